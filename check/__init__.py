@@ -1,0 +1,1 @@
+"""Contract checker: resolves every upstream name the package reads, from syntax trees alone."""

@@ -1,0 +1,1 @@
+"""Kernel sources: `include/mono` (portable layer), `phases`, `kernels` (entry points), `host` (executor)."""

@@ -1,0 +1,1 @@
+"""One package a model: config, weights layout, program and reference."""
