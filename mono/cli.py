@@ -11,6 +11,7 @@ from rich.text import Text
 
 from sgl_amd_mono import __version__, env
 from sgl_amd_mono.commands.build import build
+from sgl_amd_mono.commands.decode import decode
 from sgl_amd_mono.commands.make_checkpoint import make_checkpoint
 from sgl_amd_mono.errors import MonoError
 
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command()(build)
 app.command()(make_checkpoint)
+app.command()(decode)
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,6 +46,7 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
+    """Monokernel decode backend of SGLang for AMD Instinct MI355X."""
 
 
 def main() -> None:

@@ -14,6 +14,8 @@ from sgl_amd_mono.models.glm53_flash.layout import KdaWeights
 MAX_ROWS = 16
 """Rows that a compiled phase takes: the rows of one matrix instruction."""
 HEAD_DIM = 128
+HEAD_GRANULE = 8
+"""Heads of a rank: the gates' inputs follow beta, a column a head, and are loaded 16 bytes, eight columns, at once."""
 CONV_TAPS = 4
 DEPTH_GRANULE = 128
 """Reduction lengths are multiples of this (`kDepthGranule` of hip/phases/linear.h)."""
@@ -66,9 +68,9 @@ class _Refusals:
             self.reasons.append(f"head_dim {weights.head_dim}, the kernel is compiled for {HEAD_DIM}")
         if hidden % DEPTH_GRANULE:
             self.reasons.append(f"hidden size {hidden}, the kernel takes multiples of {DEPTH_GRANULE}")
+        if heads % HEAD_GRANULE:
+            self.reasons.append(f"{heads} heads on this rank, the kernel takes multiples of {HEAD_GRANULE}")
         columns = 3 * values + heads + 2 * HEAD_DIM
-        if columns % 2:
-            self.reasons.append(f"{heads} heads on this rank, the kernel takes an even number of projection columns")
         self._projection(weights.projection, columns, hidden)
         self._dense("forget_b", weights.forget_b, torch.bfloat16, (values, HEAD_DIM))
         self._dense("output_b", weights.output_b, torch.bfloat16, (values, HEAD_DIM))

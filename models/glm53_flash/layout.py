@@ -79,18 +79,22 @@ def load_kda(
 
     projection = [get(f"{name}_proj.weight")[rows] for name in "qkv"]
     projection += [get("b_proj.weight")[head_rows], get("f_a_proj.weight"), get("g_a_proj.weight")]
-    projection = [part.bfloat16().contiguous() for part in projection]
-    forget_b, output_b = (get(f"{name}_b_proj.weight")[rows].bfloat16().contiguous() for name in "fg")
+    projection = [_own(part, torch.bfloat16) for part in projection]
     conv = [get(f"{name}_conv1d.weight")[rows].squeeze(1) for name in "qkv"]
     return KdaWeights(
         projection=(torch.cat(projection),) if fused else tuple(projection),
-        forget_b=forget_b,
-        output_b=output_b,
+        forget_b=_own(get("f_b_proj.weight")[rows], torch.bfloat16),
+        output_b=_own(get("g_b_proj.weight")[rows], torch.bfloat16),
         conv=torch.cat([part.float() for part in conv]),
-        A_log=get("A_log").flatten()[head_rows].float(),
-        dt_bias=get("dt_bias")[rows].float(),
-        o_norm=get("o_norm.weight").bfloat16(),
-        o_proj=get("o_proj.weight")[:, rows].bfloat16().contiguous(),
+        A_log=_own(get("A_log").flatten()[head_rows], torch.float32),
+        dt_bias=_own(get("dt_bias")[rows], torch.float32),
+        o_norm=_own(get("o_norm.weight"), torch.bfloat16),
+        o_proj=_own(get("o_proj.weight")[:, rows], torch.bfloat16),
         lower_bound=config.linear_lower_bound,
         norm_eps=config.rms_norm_eps,
     )
+
+
+def _own(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A dense copy: the tensors of a file begin anywhere in it, the kernels load 16 bytes at once."""
+    return tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -62,6 +63,14 @@ def bf16(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 def mxfp4(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     directory = tmp_path_factory.mktemp("mxfp4")
     make_checkpoint(directory, SMALL, format=Format.MXFP4)
+    return Checkpoint.open(directory)
+
+
+@pytest.fixture(scope="session")
+def servable(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """A bf16 checkpoint whose KDA heads have the size that the kernels are compiled for."""
+    directory = tmp_path_factory.mktemp("servable")
+    make_checkpoint(directory, msgspec.structs.replace(SMALL, kda_heads=8, kda_head_dim=128), format=Format.BF16)
     return Checkpoint.open(directory)
 
 

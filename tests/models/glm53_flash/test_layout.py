@@ -79,7 +79,7 @@ def test_projections_apart_are_the_joined_one(mxfp4: Checkpoint, tp_size: int) -
     [
         ('[rows] for name in "qkv"]', '[rows] for name in "kqv"]'),
         ('get("f_a_proj.weight"), get("g_a_proj.weight")', 'get("g_a_proj.weight"), get("f_a_proj.weight")'),
-        ('for name in "fg"', 'for name in "gf"'),
+        ('forget_b=_own(get("f_b', 'forget_b=_own(get("g_b'),
         ("flatten()[head_rows]", "flatten()[:heads]"),
         ("tp_rank * heads * config.linear_head_dim", "0 * tp_rank"),
     ],
