@@ -1,0 +1,146 @@
+"""Program control: branches, barriers, waits, clocks, hardware registers, and what has no effect in this model.
+
+Waits and cache maintenance do nothing, because every memory access completes at once and there are no caches; hazards and priorities do
+nothing because there is no timing. They are still counted, with their scope bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .decode import WORD_BYTES, Instruction
+from .errors import Trap
+from .lanes import Step
+from .sources import scalar_bits, scalar_source, signed
+from .wave import MASK32, Status, Wave
+
+_NO_EFFECT = {
+    "s_nop",
+    "s_waitcnt",
+    "s_setprio",
+    "s_sethalt",
+    "s_dcache_inv",
+    "s_dcache_wb",
+    "s_icache_inv",
+    "s_wakeup",
+    "s_incperflevel",
+    "s_decperflevel",
+    "s_ttracedata",
+    "buffer_inv",
+    "buffer_wbl2",
+}
+_CONDITIONS: dict[str, Callable[[Wave], bool]] = {
+    "s_branch": lambda wave: True,
+    "s_cbranch_scc0": lambda wave: not wave.scc,
+    "s_cbranch_scc1": lambda wave: bool(wave.scc),
+    "s_cbranch_vccz": lambda wave: wave.vcc == 0,
+    "s_cbranch_vccnz": lambda wave: wave.vcc != 0,
+    "s_cbranch_execz": lambda wave: wave.exec == 0,
+    "s_cbranch_execnz": lambda wave: wave.exec != 0,
+}
+_STATUS = {"s_endpgm": Status.ENDED, "s_barrier": Status.AT_BARRIER, "s_sleep": Status.YIELDED}
+
+# hardware registers: the XCD of a workgroup, and where in it the wave runs
+_HW_ID, _XCC_ID, _MODE = 4, 20, 1
+_XCDS = 8
+_COMPUTE_UNITS_PER_XCD = 32
+_CU_SHIFT = 8
+# MODE as a kernel starts: round to nearest, denormals kept, IEEE and DX10 clamp as the descriptor has them by default
+_MODE_AT_START = 0x3F0
+
+
+def bind(insn: Instruction) -> Step | None:
+    """The step of a control instruction, or None for any other."""
+    name = insn.mnemonic
+    if name in _NO_EFFECT:
+        return lambda wave: None
+    if name in _CONDITIONS:
+        return _branch(insn, _CONDITIONS[name])
+    if name in _STATUS:
+        return _set_status(_STATUS[name])
+    build = _OTHER.get(name)
+    return build(insn) if build else None
+
+
+def _branch(insn: Instruction, condition: Callable[[Wave], bool]) -> Step:
+    target = insn.address + insn.size + signed(insn.fields["simm16"], 16) * WORD_BYTES
+
+    def step(wave: Wave) -> None:
+        if condition(wave):
+            wave.pc = target
+
+    return step
+
+
+def _set_status(status: Status) -> Step:
+    def step(wave: Wave) -> None:
+        wave.status = status
+
+    return step
+
+
+def _get_pc(insn: Instruction) -> Step:
+    register, following = insn.operands["sdst"].index, insn.address + insn.size
+    return lambda wave: wave.set_scalar(register, wave.workgroup.rank.module.base + following, 2)
+
+
+def _set_pc(insn: Instruction) -> Step:
+    read = scalar_source(insn, insn.operands["ssrc0"])
+
+    def step(wave: Wave) -> None:
+        wave.pc = read(wave) - wave.workgroup.rank.module.base
+
+    return step
+
+
+def _swap_pc(insn: Instruction) -> Step:
+    save, jump = _get_pc(insn), scalar_bits(insn.operands["ssrc0"].index)
+
+    def step(wave: Wave) -> None:
+        target = jump(wave)
+        save(wave)
+        wave.pc = target - wave.workgroup.rank.module.base
+
+    return step
+
+
+def _clock(insn: Instruction) -> Step:
+    """A clock that every executed wave instruction of the machine advances by one."""
+    register = insn.operands["sdata"].index
+    return lambda wave: wave.set_scalar(register, wave.workgroup.rank.clock.now, 2)
+
+
+def _get_register(insn: Instruction) -> Step:
+    control = insn.fields["simm16"]
+    number, offset, width = control & 0x3F, control >> 6 & 0x1F, (control >> 11) + 1
+    target = insn.operands["sdst"].index
+
+    def value(wave: Wave) -> int:
+        group = wave.workgroup.number
+        if number == _XCC_ID:
+            return group % _XCDS
+        if number == _HW_ID:
+            return group // _XCDS % _COMPUTE_UNITS_PER_XCD << _CU_SHIFT
+        if number == _MODE:
+            return _MODE_AT_START
+        raise insn.unknown(f"hardware register {number}")
+
+    return lambda wave: wave.set_scalar(target, value(wave) >> offset & (1 << width) - 1 & MASK32)
+
+
+def _trap(insn: Instruction) -> Step:
+    def step(wave: Wave) -> None:
+        raise Trap(f"s_trap {insn.fields['simm16']}")
+
+    return step
+
+
+_OTHER: dict[str, Callable[[Instruction], Step]] = {
+    "s_getpc_b64": _get_pc,
+    "s_setpc_b64": _set_pc,
+    "s_swappc_b64": _swap_pc,
+    "s_memtime": _clock,
+    "s_memrealtime": _clock,
+    "s_getreg_b32": _get_register,
+    "s_trap": _trap,
+}
