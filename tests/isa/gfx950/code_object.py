@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -34,7 +35,7 @@ class Descriptor:
     kernarg_bytes: int
     user_sgprs: int
     workgroup_id_axes: tuple[bool, bool, bool]
-    workitem_id_axes: int
+    float_mode: int
     properties: int
     preload_words: int
     preload_offset: int
@@ -56,7 +57,39 @@ class Kernel:
     start: int
     size: int
     descriptor: Descriptor
-    metadata: dict[str, object]
+    metadata: dict[str, Any]
+
+    def kernarg(self, *values: int | float | bytes, grid: tuple[int, int, int] = (1, 1, 1), block: int = 0) -> bytes:
+        """The kernel argument segment: explicit arguments in order, and the hidden ones that describe the grid.
+
+        Raises
+        ------
+        CodeObjectError
+            The number of arguments, or the size of one, is not what the code object declares.
+        """
+        arguments = self.metadata.get(".args", [])
+        explicit = [a for a in arguments if not a[".value_kind"].startswith("hidden_")]
+        if len(values) != len(explicit):
+            raise CodeObjectError(f"{self.name} takes {len(explicit)} arguments, not {len(values)}")
+        hidden = {f"hidden_block_count_{axis}": count for axis, count in zip("xyz", grid, strict=True)}
+        hidden |= {f"hidden_group_size_{axis}": size for axis, size in zip("xyz", (block, 1, 1), strict=True)}
+        segment = bytearray(self.descriptor.kernarg_bytes)
+        for argument, value in [*zip(explicit, values, strict=True), *((a, hidden.get(a[".value_kind"])) for a in arguments)]:
+            if value is not None:
+                offset, size = argument[".offset"], argument[".size"]
+                packed = _pack(value, size)
+                if len(packed) != size:
+                    raise CodeObjectError(f"{self.name}: an argument of {len(packed)} bytes where {size} are expected")
+                segment[offset : offset + size] = packed
+        return bytes(segment)
+
+
+def _pack(value: int | float | bytes, size: int) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, float):
+        return struct.pack("<f" if size == struct.calcsize("f") else "<d", value)
+    return (value & (1 << 8 * size) - 1).to_bytes(size, "little")
 
 
 @dataclass(frozen=True)
@@ -116,7 +149,7 @@ def _metadata(elf: ELFFile) -> dict[str, list[dict[str, str]]]:
 
 def _descriptor(image: npt.NDArray[np.uint8], address: int) -> Descriptor:
     raw = image[address : address + _DESCRIPTOR.size].tobytes()
-    lds, _scratch, kernarg, entry, _rsrc3, _rsrc1, rsrc2, properties, preload = _DESCRIPTOR.unpack(raw)
+    lds, _scratch, kernarg, entry, _rsrc3, rsrc1, rsrc2, properties, preload = _DESCRIPTOR.unpack(raw)
     preload_words = preload & 0x7F
     return Descriptor(
         entry=address + entry + (_PRELOAD_PROLOGUE_BYTES if preload_words else 0),
@@ -124,7 +157,7 @@ def _descriptor(image: npt.NDArray[np.uint8], address: int) -> Descriptor:
         kernarg_bytes=kernarg,
         user_sgprs=rsrc2 >> 1 & 0x1F,
         workgroup_id_axes=(bool(rsrc2 >> 7 & 1), bool(rsrc2 >> 8 & 1), bool(rsrc2 >> 9 & 1)),
-        workitem_id_axes=(rsrc2 >> 11 & 3) + 1,
+        float_mode=rsrc1 >> 12 & 0xFF,
         properties=properties,
         preload_words=preload_words,
         preload_offset=preload >> 7,

@@ -12,7 +12,7 @@ from .decode import WORD_BYTES, Instruction
 from .errors import Trap
 from .lanes import Step
 from .sources import scalar_bits, scalar_source, signed
-from .wave import MASK32, Status, Wave
+from .wave import MODE_FP16_OVERFLOW, Status, Wave
 
 _NO_EFFECT = {
     "s_nop",
@@ -45,8 +45,6 @@ _HW_ID, _XCC_ID, _MODE = 4, 20, 1
 _XCDS = 8
 _COMPUTE_UNITS_PER_XCD = 32
 _CU_SHIFT = 8
-# MODE as a kernel starts: round to nearest, denormals kept, IEEE and DX10 clamp as the descriptor has them by default
-_MODE_AT_START = 0x3F0
 
 
 def bind(insn: Instruction) -> Step | None:
@@ -110,9 +108,14 @@ def _clock(insn: Instruction) -> Step:
     return lambda wave: wave.set_scalar(register, wave.workgroup.rank.clock.now, 2)
 
 
-def _get_register(insn: Instruction) -> Step:
+def _register_field(insn: Instruction) -> tuple[int, int, int]:
+    """Number, bit offset and value mask of a hardware register operand."""
     control = insn.fields["simm16"]
-    number, offset, width = control & 0x3F, control >> 6 & 0x1F, (control >> 11) + 1
+    return control & 0x3F, control >> 6 & 0x1F, (1 << (control >> 11) + 1) - 1
+
+
+def _get_register(insn: Instruction) -> Step:
+    number, offset, mask = _register_field(insn)
     target = insn.operands["sdst"].index
 
     def value(wave: Wave) -> int:
@@ -122,10 +125,25 @@ def _get_register(insn: Instruction) -> Step:
         if number == _HW_ID:
             return group // _XCDS % _COMPUTE_UNITS_PER_XCD << _CU_SHIFT
         if number == _MODE:
-            return _MODE_AT_START
+            return wave.mode
         raise insn.unknown(f"hardware register {number}")
 
-    return lambda wave: wave.set_scalar(target, value(wave) >> offset & (1 << width) - 1 & MASK32)
+    return lambda wave: wave.set_scalar(target, value(wave) >> offset & mask)
+
+
+def _set_register(insn: Instruction) -> Step:
+    """Of MODE only the bit that makes narrow conversions saturate may change."""
+    number, offset, mask = _register_field(insn)
+    literal = insn.fields.get("literal", 0)
+    read = (lambda wave: literal) if insn.mnemonic == "s_setreg_imm32_b32" else scalar_source(insn, insn.operands["sdst"])
+
+    def step(wave: Wave) -> None:
+        mode = wave.mode & ~(mask << offset) | (read(wave) & mask) << offset
+        if number != _MODE or (mode ^ wave.mode) & ~MODE_FP16_OVERFLOW:
+            raise insn.unknown(f"hardware register {number} set to {mode:#x}")
+        wave.mode = mode
+
+    return step
 
 
 def _trap(insn: Instruction) -> Step:
@@ -142,5 +160,7 @@ _OTHER: dict[str, Callable[[Instruction], Step]] = {
     "s_memtime": _clock,
     "s_memrealtime": _clock,
     "s_getreg_b32": _get_register,
+    "s_setreg_b32": _set_register,
+    "s_setreg_imm32_b32": _set_register,
     "s_trap": _trap,
 }

@@ -47,13 +47,13 @@ class Minifloat:
         """Codes to float32, exactly."""
         return self.values[codes]
 
-    def encode(self, values: Array) -> Array:
-        """Round to nearest, ties to the even code; uint8 codes."""
+    def encode(self, values: Array, saturate: bool = False) -> Array:
+        """Round to nearest, ties to the even code; uint8 codes. `saturate` makes what does not fit the largest value."""
         magnitude = np.abs(values)
         below = np.searchsorted(self.midpoints, magnitude, side="left")
         above = np.searchsorted(self.midpoints, magnitude, side="right")
         code = np.where(below & 1, above, below)
-        code = np.where(code >= self.finite, self.overflow, code)
+        code = np.where(code >= self.finite, self.finite - 1 if saturate else self.overflow, code)
         code = np.where(np.isnan(values), self.nan, code)
         return np.where(np.signbit(values), code | self.sign, code).astype(np.uint8)
 
@@ -104,9 +104,9 @@ DECODE: dict[str, Callable[[Array], Array]] = {
     "I24": lambda x: x << 8 >> 8,
     "U24": lambda x: x & np.uint32(0xFFFFFF),
 }
-# its inverse, rounding
-ENCODE: dict[str, Callable[[Array], Array]] = {
-    "BF16": bf16_encode,
+# its inverse, rounding; the flag makes 8-bit formats saturate
+ENCODE: dict[str, Callable[[Array, bool], Array]] = {
+    "BF16": lambda values, saturate: bf16_encode(values),
     "FP8": E4M3.encode,
     "BF8": E5M2.encode,
     "FP4": E2M1.encode,

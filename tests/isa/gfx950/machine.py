@@ -17,7 +17,7 @@ from .decode import MAX_INSTRUCTION_BYTES, WORD_BYTES, Instruction, decode
 from .errors import BudgetExceeded, CodeObjectError, IsaError, MemoryFault, UnknownInstruction
 from .lanes import Step
 from .memory import Memory
-from .wave import LANE, LANES, Status, Wave, Workgroup
+from .wave import LANE, LANES, MODE_AT_START, Status, Wave, Workgroup
 
 _BINDERS: tuple[Callable[[Instruction], Step | None], ...] = (
     scalar.bind,
@@ -35,18 +35,12 @@ _BINDERS: tuple[Callable[[Instruction], Step | None], ...] = (
 _IMAGE_BASES = itertools.count(0x1000_0000_0000, 1 << 32)
 _LARGEST_LDS = 160 * 1024
 _LONGEST_TURN = 64
-# user SGPRs that a kernel may ask for, in their order; of these only the kernarg pointer and the private sizes have a value here
-_USER_SGPRS = (
-    ("private segment buffer", 0, 4),
-    ("dispatch packet", 1, 2),
-    ("queue", 2, 2),
-    ("kernarg", 3, 2),
-    ("dispatch id", 4, 2),
-    ("flat scratch", 5, 2),
-    ("private segment size", 6, 1),
-)
+# words of user SGPRs that a kernel may ask for, by property bit: private segment buffer, dispatch packet, queue, kernarg pointer,
+# dispatch id, flat scratch, private segment size. Only the kernarg pointer is given; the others stay poison, and their use faults.
+_USER_SGPR_WORDS = (4, 2, 2, 2, 2, 2, 1)
 _KERNARG_PROPERTY = 3
-_WORKITEM_ID_BITS = 10
+# round to nearest and keep denormals, of every width
+_FLOAT_MODE = MODE_AT_START & 0xFF
 
 
 @dataclass(slots=True)
@@ -208,6 +202,8 @@ class Rank:
         self.launch = launch
         self.traffic = Traffic()
         self.hits: list[int] = []
+        if self.kernel.descriptor.float_mode != _FLOAT_MODE:
+            raise CodeObjectError(f"{launch.kernel} starts with float mode {self.kernel.descriptor.float_mode:#x}, not {_FLOAT_MODE:#x}")
         needed = self.kernel.descriptor.kernarg_bytes
         if len(launch.kernarg) != needed:
             raise CodeObjectError(f"{launch.kernel} takes {needed} bytes of arguments, not {len(launch.kernarg)}")
@@ -231,11 +227,10 @@ class Rank:
         first = number * LANES
         wave = Wave(group, number, min(LANES, self.launch.block - first), descriptor.entry)
         register = 0
-        for name, bit, words in _USER_SGPRS:
+        for bit, words in enumerate(_USER_SGPR_WORDS):
             if descriptor.properties >> bit & 1:
-                if bit != _KERNARG_PROPERTY:
-                    raise CodeObjectError(f"{self.kernel.name} wants the {name}, which is not modelled")
-                wave.set_scalar(register, self.kernarg, words)
+                if bit == _KERNARG_PROPERTY:
+                    wave.set_scalar(register, self.kernarg, words)
                 register += words
         preload = np.frombuffer(self.launch.kernarg.ljust(-(-len(self.launch.kernarg) // WORD_BYTES) * WORD_BYTES, b"\0"), np.uint32)
         for word in range(descriptor.preload_words):

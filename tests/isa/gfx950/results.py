@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .decode import Instruction, Operand
 from .formats import ENCODE, Format
 from .sources import SDWA_WIDTH_AND_PART
-from .wave import LANES, Wave, mask_of
+from .wave import LANES, MODE_FP16_OVERFLOW, Wave, mask_of
 
 Array = npt.NDArray[Any]
 Store = Callable[[Wave, Any], None]
@@ -33,7 +33,8 @@ def store(insn: Instruction) -> Store:
     if not (omod or clamp):
         return put
     if not form.is_float:
-        raise insn.unknown("integer saturation")
+        limits = np.iinfo(form.storage)
+        return lambda wave, value: put(wave, np.clip(value, limits.min, limits.max))
     factor = np.float32((1.0, 2.0, 4.0, 0.5)[omod])
 
     def modified(wave: Wave, value: Any) -> None:
@@ -57,12 +58,12 @@ def _plain_store(insn: Instruction, operand: Operand, form: Format) -> Store:
     if form.bits == 32:
         rows = slice(row, row + count) if form.packed else row
         return lambda wave, value: assign(wave.v[kind][rows], value, wave.mask)
-    encode = ENCODE.get(form.element, lambda value: value)
+    encode = ENCODE.get(form.element, lambda value, saturate: value)
     if form.bits == 4:
         part = insn.fields["opsel"] >> 2
 
         def store_nibbles(wave: Wave, value: Any) -> None:
-            low, high = encode(value)
+            low, high = encode(value, True)
             assign(wave.v["u1"][row, part::4], low | high << 4, wave.mask)
 
         return store_nibbles
@@ -77,7 +78,7 @@ def _plain_store(insn: Instruction, operand: Operand, form: Format) -> Store:
         if clear:
             assign(wave.v["u2"][row, 1::2], np.uint16(0), wave.mask)
         columns = wave.v[kind][row].reshape(LANES, step).T[part * count : (part + 1) * count]
-        assign(columns, encode(value), wave.mask)
+        assign(columns, encode(value, bool(wave.mode & MODE_FP16_OVERFLOW)), wave.mask)
 
     return store_part
 

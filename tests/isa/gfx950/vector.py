@@ -300,6 +300,8 @@ _PLAIN: dict[str, Callable[..., Any]] = {
 # ---- instructions with one more source: the old destination, VCC, or a literal
 
 _ACCUMULATES = ("v_fmac_f32", "v_fmac_f64", "v_dot2c_f32_bf16", "v_dot2c_f32_f16", "v_dot4c_i32_i8")
+# integer instructions whose clamp bit is modelled: the result is computed in 64 bits and cut to the format's range
+_SATURATES = ("v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add_u16", "v_sub_u16", "v_subrev_u16")
 _HAS_LITERAL = ("v_fmaak_f32", "v_fmamk_f32")
 
 # ---- instructions with a lane mask as second result
@@ -380,10 +382,18 @@ def bind(insn: Instruction) -> Step | None:
         reads.append(lambda wave: literal)
     if name in _WITH_VCC or (name in _READS_VCC and "src2" not in insn.operands):
         reads.append(lambda wave: lanes_of(wave.vcc))
+    if insn.fields.get("clmp") and not insn.operands["vdst"].format.startswith("F"):
+        if name not in _SATURATES:
+            raise insn.unknown("integer saturation")
+        reads = [_widened(read) for read in reads]
     put = store(insn)
     if name in _WITH_MASK:
         put = _with_mask(insn, put)
     return with_dpp(insn, reads[0], _first_given(function, reads[1:], put)) if insn.dpp else step_of(function, reads, put)
+
+
+def _widened(read: Read) -> Read:
+    return lambda wave: read(wave).astype(np.int64)
 
 
 def _with_mask(insn: Instruction, put: Callable[[Wave, Any], None]) -> Callable[[Wave, Any], None]:

@@ -28,6 +28,11 @@ _SCALAR_REGISTERS = 129
 POISON = 0x7FA5A5A5
 
 
+# round to nearest, denormals kept, DX10 clamp and IEEE, as LLVM's kernels start
+MODE_AT_START = 0x3F0
+MODE_FP16_OVERFLOW = 1 << 23
+
+
 class Status(Enum):
     """What a wave does next."""
 
@@ -66,17 +71,20 @@ class Wave:
         ``"u1"``, ``"i1"`` [512, 256]. Rows 256..511 are the accumulation registers.
     s : list of int
         Scalar registers by source code: 0..105, VCC at 106, M0 at 124, EXEC at 126.
+    mode : int
+        The MODE register.
     exec : int
         The EXEC mask; `mask` is the same as bool [64], or None when all lanes are active, and `lanes` the active lanes' numbers.
     """
 
-    __slots__ = ("exec", "lanes", "mask", "number", "pc", "s", "scc", "status", "v", "workgroup")
+    __slots__ = ("exec", "lanes", "mask", "mode", "number", "pc", "s", "scc", "status", "v", "workgroup")
 
     def __init__(self, workgroup: Workgroup, number: int, lanes: int, pc: int) -> None:
         file = np.full((_VECTOR_REGISTERS, LANES), POISON, np.uint32)
         self.v = {kind: file.view(kind) for kind in ("u4", "i4", "f4", "u2", "i2", "f2", "u1", "i1")}
         self.s = [POISON] * _SCALAR_REGISTERS
         self.scc = 0
+        self.mode = MODE_AT_START
         self.workgroup, self.number, self.pc = workgroup, number, pc
         self.status = Status.RUNNING
         self.set_exec((1 << lanes) - 1)
