@@ -10,6 +10,7 @@ correctly rounded here, and flush denormals in and out: LLVM scales around them 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from .decode import VCC, Instruction
 from .division import div_fixup, div_fmas, div_scale
 from .fma import fma
 from .lanes import Step, with_dpp
-from .results import store, store_mask
+from .results import assign, store, store_mask
 from .sources import Read, plain_source, source
 from .wave import LANES, Wave, lanes_of
 
@@ -211,6 +212,8 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "v_mul_hi_i32": _mul_hi,
     "v_mul_u32_u24": lambda a, b: (a & np.uint32(0xFFFFFF)) * (b & np.uint32(0xFFFFFF)),
     "v_mul_i32_i24": lambda a, b: (a << 8 >> 8) * (b << 8 >> 8),
+    "v_mul_hi_u32_u24": lambda a, b: _mul_hi(a & np.uint32(0xFFFFFF), b & np.uint32(0xFFFFFF)),
+    "v_mul_hi_i32_i24": lambda a, b: _mul_hi(a << 8 >> 8, b << 8 >> 8),
     "v_mad_u32_u24": lambda a, b, c: a * b + c,
     "v_mad_i32_i24": lambda a, b, c: a * b + c,
     "v_mad_u32_u16": lambda a, b, c: a.astype(np.uint32) * b + c,
@@ -364,11 +367,46 @@ def bitop3(insn: Instruction) -> Step:
     return step
 
 
+def fma_mix(insn: Instruction) -> Step:
+    """v_fma_mix (the decoder says v_mad_mix): a fused multiply-add whose sources are float32 or, by op_sel, a half of a float16 pair."""
+    fields = insn.fields
+    is_half = fields["opsel_hi"] | fields["opsel_hi2"] << 2
+    reads = []
+    for position, operand in enumerate(insn.sources):
+        kind = "F16" if is_half >> position & 1 else "F32"
+        read = plain_source(insn, replace(operand, format=kind), fields["opsel"] >> position & is_half >> position & 1)
+        absolute, negative = fields["neg_hi"] >> position & 1, fields["neg"] >> position & 1
+        reads.append(_signed_float(read, bool(absolute), bool(negative)))
+    row, narrow = insn.operands["vdst"].index, insn.mnemonic.removeprefix("v_mad_mix")
+    if fields["clmp"]:
+        raise insn.unknown("clamp")
+
+    def step(wave: Wave) -> None:
+        value = fma(*(read(wave) for read in reads))
+        if narrow == "_f32":
+            assign(wave.v["f4"][row], value, wave.mask)
+        else:
+            assign(wave.v["f2"][row, int(narrow == "hi_f16") :: 2], value, wave.mask)
+
+    return step
+
+
+def _signed_float(read: Read, absolute: bool, negative: bool) -> Read:
+    def modified(wave: Wave) -> Any:
+        value = read(wave).astype(np.float32)
+        value = np.abs(value) if absolute else value
+        return -value if negative else value
+
+    return modified
+
+
 def bind(insn: Instruction) -> Step | None:
     """The step of a vector arithmetic instruction, or None for any other."""
     name = insn.mnemonic
     if name in ("v_bitop3_b32", "v_bitop3_b16"):
         return bitop3(insn)
+    if name in ("v_mad_mix_f32", "v_mad_mixlo_f16", "v_mad_mixhi_f16"):
+        return fma_mix(insn)
     if name == "v_nop":
         return lambda wave: None
     function = _PLAIN.get(name) or _WITH_VCC.get(name) or _WITH_MASK.get(name)
