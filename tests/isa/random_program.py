@@ -123,7 +123,7 @@ _OPERATIONS: dict[str, list[tuple[str, ...]]] = {
         ("__builtin_ceilf({})", "f32"),
         ("__builtin_truncf({})", "f32"),
         ("__builtin_rintf({})", "f32"),
-        ("__builtin_copysignf({}, {})", "f32", "f32"),
+        ("__builtin_copysignf({}, bits<f32>({} << 7))", "f32", "u32"),
         ("{} < {} ? {} : {}", "f32", "f32", "f32", "f32"),
         ("static_cast<f32>({})", "f16"),
         ("static_cast<f32>({})", "f64"),

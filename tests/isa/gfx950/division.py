@@ -89,7 +89,7 @@ def _rounded(value: Fraction, limits: _Range) -> float:
     try:
         return float(round(value / unit) * unit)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def div_fixup(quotient: Any, denominator: Any, numerator: Any) -> Any:

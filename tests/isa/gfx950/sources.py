@@ -163,7 +163,8 @@ def _pair_source(insn: Instruction, operand: Operand, form: Format, position: in
     """Two 32-bit elements in a register pair."""
     select = _selectors(insn, position)
     read = plain_source(insn, operand)
-    if operand.file is File.CONSTANT and any(select):
+    # whether the high half repeats a constant or is 0 is not documented; of 0 it makes no difference
+    if operand.file is File.CONSTANT and operand.index != _FIRST_INLINE and any(select):
         raise insn.unknown("high half of a constant")
     return read if select == [0, 1] else lambda wave: read(wave)[select]
 
@@ -175,7 +176,7 @@ def _sdwa_source(insn: Instruction, operand: Operand, form: Format, position: in
         return plain_source(insn, operand, part * bits // (form.bits * form.count))
     part_form = f"{'I' if extend else 'U'}{bits}"
     read = plain_source(insn, Operand(operand.file, operand.index, part_form, bits), part)
-    wide = "i4" if extend else "u4"
+    wide = f"{'i' if extend else 'u'}{form.bits // 8}"
     return lambda wave: read(wave).astype(wide).view(form.storage)
 
 

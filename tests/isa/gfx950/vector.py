@@ -156,7 +156,8 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "v_cndmask_b32": lambda a, b, mask: np.where(mask, b, a),
     "v_perm_b32": _permute_bytes,
     "v_pack_b32_f16": lambda a, b: a.view(np.uint16) | b.view(np.uint16).astype(np.uint32) << np.uint32(16),
-    "v_pk_mov_b32": lambda a, b: _stack(a[0], b[1]),
+    # each source gives one element, which its op_sel bit picks
+    "v_pk_mov_b32": lambda a, b: _stack(a[0], b[0]),
     # floating point beyond _FLOAT
     "v_ldexp_f32": np.ldexp,
     "v_ldexp_f64": np.ldexp,
