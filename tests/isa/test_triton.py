@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from . import triton_kernels as kernels
-from .gfx950 import Counts, Launch, Memory, load, run
+from .gfx950 import Counts, load
+from .harness import Argument, run_kernel
 
 pytestmark = pytest.mark.isa
 
@@ -27,16 +28,11 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20260801)
 
 
-def execute(compiled: Compiled, *arguments: Array | int | float, grid: tuple[int, int, int] = (1, 1, 1), seed: int = 0) -> Counts:
+def execute(compiled: Compiled, *arguments: Argument, grid: tuple[int, int, int] = (1, 1, 1), seed: int = 0) -> Counts:
     """Run a kernel; arrays are placed in memory and changed in place."""
     code, name, block, lds_bytes = compiled
-    module, memory = load(code), Memory()
-    values = [memory.place(a, f"argument {i}") if isinstance(a, np.ndarray) else a for i, a in enumerate(arguments)]
     # Triton appends two scratch pointers that these kernels do not use
-    kernel = module.kernels[name]
-    missing = sum(not a[".value_kind"].startswith("hidden_") for a in kernel.metadata[".args"]) - len(values)
-    kernarg = kernel.kernarg(*values, *[0] * missing, grid=grid, block=block)
-    return run([Launch(module, name, kernarg, grid, block, lds_bytes)], memory, seed)
+    return run_kernel(load(code), name, *arguments, 0, 0, grid=grid, block=block, dynamic_lds=lds_bytes, seed=seed)
 
 
 def pointers(**kinds: str) -> tuple[tuple[str, str], ...]:

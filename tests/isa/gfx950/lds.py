@@ -74,7 +74,8 @@ def _offset(insn: Instruction) -> int:
 
 
 def _addresses(insn: Instruction, wave: Wave, offset: int) -> Array:
-    return wave.v["u4"][insn.operands["addr"].index, wave.lanes].astype(np.uint64) + np.uint64(offset)
+    # 32-bit addition: a negative address register and a large offset meet inside
+    return (wave.v["u4"][insn.operands["addr"].index, wave.lanes] + np.uint32(offset)).astype(np.uint64)
 
 
 def _read(insn: Instruction, words: int) -> Step:
