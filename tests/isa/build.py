@@ -11,10 +11,30 @@ from pathlib import Path
 
 _TOOL = (sys.executable, "-m", "ziglang")
 # clang's driver links only through a program called lld, which ziglang does not install: hence three steps
-_DEVICE = ("-x", "hip", "--offload-arch=gfx950", "--offload-device-only", "-nogpulib", "-nogpuinc", "-std=c++20", "-O3", "-S")
+_DEVICE = (
+    "-x",
+    "hip",
+    "--offload-arch=gfx950",
+    "--offload-device-only",
+    "-nogpulib",
+    "-nogpuinc",
+    "-std=c++20",
+    "-O3",
+    "-S",
+)
 _DEVICE_OBJECT = ("--target=amdgcn-amd-amdhsa", "-mcpu=gfx950", "-c")
 # a fixed level of the instruction set, with fused multiply-add
-_HOST = ("--target=x86_64-linux-gnu", "-march=x86-64-v3", "-x", "c++", "-std=c++20", "-O2", "-fPIC", "-ffreestanding", "-c")
+_HOST = (
+    "--target=x86_64-linux-gnu",
+    "-march=x86-64-v3",
+    "-x",
+    "c++",
+    "-std=c++20",
+    "-O2",
+    "-fPIC",
+    "-ffreestanding",
+    "-c",
+)
 _NUMERICS = ("-ffp-contract=off",)
 
 

@@ -1,8 +1,8 @@
 """Random C++ functions whose result is defined, bit for bit, on any IEEE machine.
 
-The same text is compiled for gfx950 and for this machine. Shifts are masked, divisors made non-zero, arithmetic that may overflow is
-unsigned, floats are brought into range before they become integers, and a NaN is stored as one fixed pattern. Statements are single
-operations, so that half precision rounds after each on both machines.
+The same text is compiled for gfx950 and for this machine. Shifts are masked, divisors made non-zero, arithmetic that
+may overflow is unsigned, floats are brought into range before they become integers, and a NaN is stored as one fixed
+pattern. Statements are single operations, so that half precision rounds after each on both machines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _OPERATIONS: dict[str, list[tuple[str, ...]]] = {
         *((f"{{}} {op} {{}}", "u32", "u32") for op in "+-*&|^"),
         ("{} << ({} & 31)", "u32", "u32"),
         ("{} >> ({} & 31)", "u32", "u32"),
-        # the bit keeps LLVM 22 from its 24-bit division, which is off by one for x / (x + 1), x > 2^23, with a reciprocal of 1 ulp
+        # the bit keeps LLVM 22 from its 24-bit division, which is off by one for x / (x + 1), x > 2^23, with a
+        # reciprocal of 1 ulp
         ("({} | 0x80000000u) / ({} | 1)", "u32", "u32"),
         ("({} | 0x80000000u) % ({} | 1)", "u32", "u32"),
         ("~{}", "u32"),
@@ -104,8 +105,8 @@ _OPERATIONS: dict[str, list[tuple[str, ...]]] = {
         *((f"{{}} {op} {{}}", "f16", "f16") for op in "+-*"),
         ("-{}", "f16"),
         ("__builtin_elementwise_abs({})", "f16"),
-        # the mask hides a product from LLVM 22, which would fold it and the conversion into v_fma_mixlo_f16 with the addend +0, and
-        # so lose the sign of a zero
+        # the mask hides a product from LLVM 22, which would fold it and the conversion into v_fma_mixlo_f16 with the
+        # addend +0, and so lose the sign of a zero
         ("static_cast<f16>(bits<f32>(bits<u32>({}) & 0xfffffff0u))", "f32"),
         ("static_cast<f16>(static_cast<i32>({} & 0x7ff))", "u32"),
         ("bits<f16x2>(bits<u32>(static_cast<f16x2>(bits<f16x2>({}) + bits<f16x2>({}))))[1]", "u32", "u32"),
@@ -167,7 +168,7 @@ class Writer:
             self._define("u32", f"uniform{i}")
 
     def function(self, name: str, statements: int) -> str:
-        """The whole function: ``void name(const u32* in, u64* out, u32 uniform0, ...)``; it stores every variable, in `self.lines` order."""
+        """``void name(const u32* in, u64* out, u32 uniform0, ...)``, storing every variable in the order of `lines`."""
         for kind, source in _CONVERSIONS:
             for value in list(self.values[source])[:8]:
                 self._define(kind, _CONVERSIONS[kind, source].format(value))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from .gfx950 import BudgetExceeded, Launch, Memory, Module, run
+from .gfx950 import BudgetError, Launch, Memory, Module, run
 from .harness import hip_module, run_kernel
 
 pytestmark = pytest.mark.isa
@@ -154,7 +154,11 @@ def test_narrow_lds_accesses(rng: np.random.Generator) -> None:
     for thread in range(THREADS):
         value = int(x[thread ^ 64])
         stored = struct.pack("<BBHIQ", 0, value & 0xFF, value >> 16, 0, value * value)
-        word, signed_byte, signed_half = struct.unpack("<I", stored[:4])[0], struct.unpack_from("<b", stored, 3)[0], struct.unpack_from("<h", stored, 8)[0]
+        word, signed_byte, signed_half = (
+            struct.unpack("<I", stored[:4])[0],
+            struct.unpack_from("<b", stored, 3)[0],
+            struct.unpack_from("<h", stored, 8)[0],
+        )
         expected = [word, signed_byte & 0xFFFFFFFF, signed_half & 0xFFFFFFFF, stored[15]]
         assert out[thread].tolist() == expected
 
@@ -257,7 +261,11 @@ def test_rounding_to_narrow_formats(rng: np.random.Generator) -> None:
     chunks += [ordinary.astype(np.float32), np.array([np.inf, -np.inf, np.nan, 500, 1e6, -0.0, 3e38], np.float32)]
     x = np.concatenate(chunks)
     x = np.concatenate([x, np.zeros(-len(x) % THREADS, np.float32)])
-    bf16, fp8, bf8 = np.zeros(x.size, ml_dtypes.bfloat16), np.zeros(x.size, ml_dtypes.float8_e4m3fn), np.zeros(x.size, ml_dtypes.float8_e5m2)
+    bf16, fp8, bf8 = (
+        np.zeros(x.size, ml_dtypes.bfloat16),
+        np.zeros(x.size, ml_dtypes.float8_e4m3fn),
+        np.zeros(x.size, ml_dtypes.float8_e5m2),
+    )
     run_kernel(hip_module("convert"), "narrow", x, bf16, fp8, bf8, grid=(x.size // THREADS, 1, 1))
     for found in (bf16, fp8, bf8):
         np.testing.assert_array_equal(found.astype(np.float32), x.astype(found.dtype).astype(np.float32))
@@ -286,7 +294,9 @@ def test_functions(rng: np.random.Generator) -> None:
     run_kernel(hip_module("convert"), "functions", x, out)
     wide, magnitude = x.astype(np.float64), np.abs(x.astype(np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
-        for column, exact in enumerate([np.exp2(wide), np.log2(magnitude), 1 / wide, 1 / np.sqrt(magnitude), np.sqrt(magnitude)]):
+        for column, exact in enumerate(
+            [np.exp2(wide), np.log2(magnitude), 1 / wide, 1 / np.sqrt(magnitude), np.sqrt(magnitude)]
+        ):
             np.testing.assert_allclose(out[:, column], exact, rtol=2.0**-23, atol=2.0**-126)
         np.testing.assert_array_equal(out[:, 6], np.where(np.isinf(x), np.nan, x - np.floor(x)))
     np.testing.assert_array_equal(out[:, 5], np.clip(x, -1.5, 2.5))
@@ -307,9 +317,16 @@ class Ranks:
         self.visits = np.zeros((ranks, 1), np.uint32)
         state = {
             name: np.zeros((ranks, words), np.uint32)
-            for name, words in (("counter", 1), ("flags", MAX_RANKS * LINE_WORDS), ("partial", workgroups), ("inbox", 2 * MAX_RANKS))
+            for name, words in (
+                ("counter", 1),
+                ("flags", MAX_RANKS * LINE_WORDS),
+                ("partial", workgroups),
+                ("inbox", 2 * MAX_RANKS),
+            )
         }
-        pointers = [self.memory.place(words[r], f"{name} of rank {r}") for r in range(ranks) for name, words in state.items()]
+        pointers = [
+            self.memory.place(words[r], f"{name} of rank {r}") for r in range(ranks) for name, words in state.items()
+        ]
         table = struct.pack(f"<{4 * MAX_RANKS}Q", *pointers, *[0] * (4 * (MAX_RANKS - ranks)))
         self.launches = []
         for r in range(ranks):
@@ -337,7 +354,12 @@ def test_persistent_ranks(seed: int) -> None:
     np.testing.assert_array_equal(job.results, expected_state(ranks, workgroups, iterations))
     assert job.visits.ravel().tolist() == [workgroups * THREADS] * ranks
     # what orders one workgroup's data before another's: LLVM's agent- and system-scope releases and acquires
-    for scoped in (("buffer_wbl2", "sc1"), ("buffer_inv", "sc1"), ("buffer_wbl2", "sc0 sc1"), ("buffer_inv", "sc0 sc1")):
+    for scoped in (
+        ("buffer_wbl2", "sc1"),
+        ("buffer_inv", "sc1"),
+        ("buffer_wbl2", "sc0 sc1"),
+        ("buffer_inv", "sc0 sc1"),
+    ):
         assert counts.scopes[scoped] > 0
 
 
@@ -352,5 +374,5 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
 def test_a_missing_rank_is_an_error_and_says_who_waits() -> None:
     job = Ranks(hip_module("persistent"), 2, 2, 1)
-    with pytest.raises(BudgetExceeded, match=r"rank 0 \(persistent\), workgroup 0, wave 0 before 0x"):
+    with pytest.raises(BudgetError, match=r"rank 0 \(persistent\), workgroup 0, wave 0 before 0x"):
         run(job.launches[:1], job.memory, max_instructions=20_000)

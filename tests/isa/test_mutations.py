@@ -1,4 +1,4 @@
-"""The interpreter sees what it is there to see: each test runs a kernel that is wrong in one way beside the one that is right."""
+"""The interpreter sees what it is there to see: each test runs a kernel that is wrong in one way, and the right one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from .gfx950 import CodeObjectError, Launch, Memory, MemoryFault, UnknownInstruction, load, run
+from .gfx950 import CodeObjectError, Launch, Memory, MemoryAccessError, UnknownInstructionError, load, run
 from .gfx950.decode import decode
 from .gfx950.machine import bind
 from .harness import hip_module, run_kernel
@@ -32,8 +32,8 @@ def test_a_store_past_the_end_is_caught() -> None:
     x, y = np.arange(size, dtype=np.uint32), np.zeros(size, np.uint32)
     run_kernel(hip_module("memory"), "copy", x, y, size, grid=(2, 1, 1))
     np.testing.assert_array_equal(y, x)
-    wrong = r"global_store_dword at 0x[0-9a-f]+: .*\(rank 0 \(copy\), workgroup 1, wave 0, lane 44\): .*argument 1 \+ 0x4b0 \(size 0x4b0\)"
-    with pytest.raises(MemoryFault, match=wrong):
+    who = r"global_store_dword at 0x[0-9a-f]+: .*\(rank 0 \(copy\), workgroup 1, wave 0, lane 44\)"
+    with pytest.raises(MemoryAccessError, match=rf"{who}: .*argument 1 \+ 0x4b0 \(size 0x4b0\)"):
         run_kernel(hip_module("memory", "ONE_TOO_FAR"), "copy", x, y, size, grid=(2, 1, 1))
 
 
@@ -43,7 +43,7 @@ def test_a_32_bit_slot_offset_is_caught() -> None:
     memory.add(pool + 4 * row_words * slot, x, "row")
     module = hip_module("memory", "OFFSET_32_BITS")
     kernarg = module.kernels["pool_row"].kernarg(pool, memory.place(y), slot, row_words)
-    with pytest.raises(MemoryFault, match=r"pool_row.* are not in the buffer"):
+    with pytest.raises(MemoryAccessError, match=r"pool_row.* are not in the buffer"):
         run([Launch(module, "pool_row", kernarg, 1, THREADS)], memory)
 
 
@@ -51,7 +51,7 @@ def test_a_store_to_read_only_memory_is_caught() -> None:
     module, memory = hip_module("memory"), Memory()
     x, y = np.arange(THREADS, dtype=np.uint32), np.zeros(THREADS, np.uint32)
     kernarg = module.kernels["copy"].kernarg(memory.place(x), memory.place(y, "weights", writable=False), THREADS)
-    with pytest.raises(MemoryFault, match="store to read-only weights"):
+    with pytest.raises(MemoryAccessError, match="store to read-only weights"):
         run([Launch(module, "copy", kernarg, 1, THREADS)], memory)
 
 
@@ -107,9 +107,9 @@ def test_a_scale_of_the_next_block_is_seen(rng: np.random.Generator) -> None:
 
 def test_an_unknown_instruction_is_named() -> None:
     # s_rfe_b64 s[0:1], which returns from a trap handler, and a word that is no instruction at all
-    with pytest.raises(UnknownInstruction, match=r"unknown instruction: s_rfe_b64 at 0x40: "):
+    with pytest.raises(UnknownInstructionError, match=r"unknown instruction: s_rfe_b64 at 0x40: "):
         bind(decode(bytes.fromhex("001f80be00000000"), 0x40))
-    with pytest.raises(UnknownInstruction, match=r"no instruction at 0x80: ffffffff"):
+    with pytest.raises(UnknownInstructionError, match=r"no instruction at 0x80: ffffffff"):
         decode(bytes.fromhex("ffffffffffffffff"), 0x80)
 
 

@@ -54,14 +54,22 @@ def test_dot(rng: np.random.Generator, nonkdim: int, kind: str, dtype: Any) -> N
     counts = execute(compiled, a, b, c)
     # small integers: every order of summation is exact
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
-    shape = {("bf16", 16): "16x16x32_bf16", ("bf16", 32): "32x32x16_bf16", ("fp16", 16): "16x16x32_f16", ("fp16", 32): "32x32x16_f16"}
+    shape = {
+        ("bf16", 16): "16x16x32_bf16",
+        ("bf16", 32): "32x32x16_bf16",
+        ("fp16", 16): "16x16x32_f16",
+        ("fp16", 32): "32x32x16_f16",
+    }
     if kind != "fp32":
         assert counts.instructions[f"v_mfma_f32_{shape[kind, nonkdim]}"] > 0
 
 
 def test_dot_with_a_transposing_load(rng: np.random.Generator) -> None:
     compiled = kernels.compile_kernel(
-        kernels.dot_row_major, pointers(a="*bf16", b="*bf16", c="*fp32"), (("M", M), ("N", N), ("K", 64)), matrix_instr_nonkdim=16
+        kernels.dot_row_major,
+        pointers(a="*bf16", b="*bf16", c="*fp32"),
+        (("M", M), ("N", N), ("K", 64)),
+        matrix_instr_nonkdim=16,
     )
     a, b = (rng.integers(-8, 9, (64, 64)).astype(ml_dtypes.bfloat16) for _ in "ab")
     c = np.zeros((M, N), np.float32)
@@ -104,7 +112,8 @@ def test_dot_scaled(rng: np.random.Generator, nonkdim: int, kind_a: str, kind_b:
 
 
 def scaled(values: Array, scale: Array) -> Array:
-    return values * np.repeat(np.ldexp(1.0, scale.astype(int) - E8M0_BIAS), BLOCK, 1)
+    factors: Array = np.repeat(np.ldexp(1.0, scale.astype(int) - E8M0_BIAS), BLOCK, 1)
+    return values * factors
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("fp32", np.float32), ("i32", np.int32), ("fp64", np.float64)])
@@ -125,7 +134,9 @@ def test_reductions(rng: np.random.Generator, kind: str, dtype: Any) -> None:
 
 def test_softmax(rng: np.random.Generator) -> None:
     rows, columns = 4, 1024
-    compiled = kernels.compile_kernel(kernels.softmax, pointers(x="*fp32", y="*fp32"), (("ROWS", rows), ("COLUMNS", columns)))
+    compiled = kernels.compile_kernel(
+        kernels.softmax, pointers(x="*fp32", y="*fp32"), (("ROWS", rows), ("COLUMNS", columns))
+    )
     x, y = rng.normal(size=(rows, columns), scale=4).astype(np.float32), np.zeros((rows, columns), np.float32)
     execute(compiled, x, y, grid=(rows, 1, 1))
     e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
@@ -136,7 +147,9 @@ def test_softmax(rng: np.random.Generator) -> None:
 
 def test_scans(rng: np.random.Generator) -> None:
     size = 1024
-    compiled = kernels.compile_kernel(kernels.scan, pointers(x="*i32", total="*i32", running_max="*i32"), (("SIZE", size),))
+    compiled = kernels.compile_kernel(
+        kernels.scan, pointers(x="*i32", total="*i32", running_max="*i32"), (("SIZE", size),)
+    )
     x, total, largest = rng.integers(-1000, 1000, size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32)
     execute(compiled, x, total, largest)
     np.testing.assert_array_equal(total, np.cumsum(x))
@@ -155,7 +168,9 @@ def test_atomics_of_several_programs(rng: np.random.Generator) -> None:
     size, bins, grid = 256, 16, (3, 2, 1)
     programs = grid[0] * grid[1]
     compiled = kernels.compile_kernel(
-        kernels.count_and_sum, pointers(x="*i32", bins="*i32", total="*fp32", counter="*i32"), (("SIZE", size), ("BINS", bins))
+        kernels.count_and_sum,
+        pointers(x="*i32", bins="*i32", total="*fp32", counter="*i32"),
+        (("SIZE", size), ("BINS", bins)),
     )
     x = rng.integers(0, 1000, size * programs, np.int32)
     found, total, counter = np.zeros(bins, np.int32), np.zeros(1, np.float32), np.zeros(2, np.int32)
@@ -168,7 +183,9 @@ def test_atomics_of_several_programs(rng: np.random.Generator) -> None:
 def test_conversions(rng: np.random.Generator) -> None:
     size, grid = 1024, (2, 1, 1)
     compiled = kernels.compile_kernel(
-        kernels.convert, pointers(x="*fp32", bf16="*bf16", fp8="*fp8e4nv", bf8="*fp8e5", f16="*fp16", back="*fp32"), (("SIZE", size),)
+        kernels.convert,
+        pointers(x="*fp32", bf16="*bf16", fp8="*fp8e4nv", bf8="*fp8e5", f16="*fp16", back="*fp32"),
+        (("SIZE", size),),
     )
     x = (rng.normal(size=size * grid[0]) * np.ldexp(1.0, rng.integers(-20, 8, size * grid[0]))).astype(np.float32)
     x = np.clip(x, -448, 448)
@@ -189,7 +206,9 @@ def test_integer_arithmetic(rng: np.random.Generator) -> None:
         (("SIZE", size),),
     )
     a = rng.integers(0, 2**32, size * grid[0], np.uint32)
-    b = np.maximum(rng.integers(0, 2**32, size * grid[0], np.uint32) >> rng.integers(0, 32, size * grid[0], np.uint32), 1)
+    b = np.maximum(
+        rng.integers(0, 2**32, size * grid[0], np.uint32) >> rng.integers(0, 32, size * grid[0], np.uint32), 1
+    )
     quotient, remainder, high = (np.zeros_like(a) for _ in range(3))
     wide = np.zeros(a.size, np.int64)
     execute(compiled, a, b, quotient, remainder, high, wide, grid=grid)

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # Triton kernels are parsed by Triton, whose types are not Python's.
-"""Kernels that another compiler (Triton) lowers to gfx950; its lowering, not ours, knows the layouts and instructions."""
+"""Kernels that another compiler (Triton) lowers to gfx950: its lowering, not ours, knows layouts and instructions."""
 
 import functools
 import warnings
@@ -63,9 +63,8 @@ def dot_row_major(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
 
 @triton.jit
 def dot_scaled(
-    a, a_scale, b, b_scale, c, FORMAT_A: tl.constexpr, FORMAT_B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
-    STEP: tl.constexpr,
-):  # fmt: skip
+    a, a_scale, b, b_scale, c, FORMAT_A: tl.constexpr, FORMAT_B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K:
+    tl.constexpr, STEP: tl.constexpr, ):  # fmt: skip
     """c[M, N] = (a * scales)[M, K] (b * scales)[N, K]^T with an e8m0 scale for every 32 elements along K"""
     PACK_A: tl.constexpr = 2 if FORMAT_A == "e2m1" else 1
     PACK_B: tl.constexpr = 2 if FORMAT_B == "e2m1" else 1

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from .formats import bf16_decode, bf16_encode
-
-Array = npt.NDArray[Any]
+from .formats import Array, bf16_decode, bf16_encode
 
 
 class Updatable(Protocol):
@@ -48,12 +45,14 @@ class Atomic:
         return np.dtype(self.dtype).itemsize // 4
 
     def apply(self, memory: Updatable, addresses: Array, data: Array) -> Array:
-        """Update the elements at `addresses` [N] with `data` [operands * words, N]; the old ones as uint32 [words, N]."""
+        """Update the elements at `addresses` [N] with `data` [operands * words, N]; the old ones, uint32 [words, N]."""
         elements = [
-            np.ascontiguousarray(data[i * self.words : (i + 1) * self.words].T).view(self.dtype)[:, 0] for i in range(self.operands)
+            np.ascontiguousarray(data[i * self.words : (i + 1) * self.words].T).view(self.dtype)[:, 0]
+            for i in range(self.operands)
         ]
         old = memory.update(addresses, self.dtype, lambda o, position: self.change(o, *[e[position] for e in elements]))
-        return old.view(np.uint32).reshape(len(addresses), self.words).T
+        words: Array = old.view(np.uint32).reshape(len(addresses), self.words).T
+        return words
 
 
 def _increment(old: Any, limit: Any) -> Any:
@@ -104,14 +103,28 @@ ATOMICS: dict[str, Atomic] = {
     "pk_add_f16": Atomic("u4", _packed(_add_f16)),
     "pk_add_bf16": Atomic("u4", _packed(_add_bf16)),
 }
+# what the LDS unit calls them, and the type in their names
+_LDS_NAMES: dict[str, tuple[str, str]] = {
+    "swap": ("wrxchg", "b"),
+    "add": ("add", "u"),
+    "sub": ("sub", "u"),
+    "smin": ("min", "i"),
+    "smax": ("max", "i"),
+    "umin": ("min", "u"),
+    "umax": ("max", "u"),
+    "and": ("and", "b"),
+    "or": ("or", "b"),
+    "xor": ("xor", "b"),
+    "inc": ("inc", "u"),
+    "dec": ("dec", "u"),
+}
 # by the name after "ds_", "_rtn" removed; cmpst brings the expected element first, then the new one
 LDS_ATOMICS: dict[str, Atomic] = {
-    **{f"{name}_{kind}{8 * size}": Atomic(f"{'i' if kind == 'i' else 'u'}{size}", _INTEGER[operation][1])
-       for size in (4, 8)
-       for operation, name, kind in (
-           ("add", "add", "u"), ("sub", "sub", "u"), ("smin", "min", "i"), ("smax", "max", "i"), ("umin", "min", "u"), ("umax", "max", "u"),
-           ("and", "and", "b"), ("or", "or", "b"), ("xor", "xor", "b"), ("swap", "wrxchg", "b"), ("inc", "inc", "u"), ("dec", "dec", "u"),
-       )},
+    **{
+        f"{name}_{suffix}{8 * size}": Atomic(f"{_INTEGER[operation][0]}{size}", _INTEGER[operation][1])
+        for size in (4, 8)
+        for operation, (name, suffix) in _LDS_NAMES.items()
+    },
     "cmpst_b32": Atomic("u4", lambda old, expected, new: new if old == expected else old, 2),
     "cmpst_b64": Atomic("u8", lambda old, expected, new: new if old == expected else old, 2),
     "add_f32": Atomic("f4", lambda old, x: old + x),
@@ -120,4 +133,4 @@ LDS_ATOMICS: dict[str, Atomic] = {
     "max_f32": Atomic("f4", np.fmax),
     "pk_add_f16": Atomic("u4", _packed(_add_f16)),
     "pk_add_bf16": Atomic("u4", _packed(_add_bf16)),
-}  # fmt: skip
+}

@@ -10,10 +10,12 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import numpy as np
 import numpy.typing as npt
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from elftools.elf.segments import NoteSegment
 
 from .errors import CodeObjectError
 
@@ -74,7 +76,10 @@ class Kernel:
         hidden = {f"hidden_block_count_{axis}": count for axis, count in zip("xyz", grid, strict=True)}
         hidden |= {f"hidden_group_size_{axis}": size for axis, size in zip("xyz", (block, 1, 1), strict=True)}
         segment = bytearray(self.descriptor.kernarg_bytes)
-        for argument, value in [*zip(explicit, values, strict=True), *((a, hidden.get(a[".value_kind"])) for a in arguments)]:
+        for argument, value in [
+            *zip(explicit, values, strict=True),
+            *((a, hidden.get(a[".value_kind"])) for a in arguments),
+        ]:
             if value is not None:
                 offset, size = argument[".offset"], argument[".size"]
                 packed = _pack(value, size)
@@ -115,9 +120,16 @@ def read_code_object(data: bytes) -> CodeObject:
     if machine != "EM_AMDGPU" or flags & _EF_AMDGPU_MACH_MASK != _EF_AMDGPU_MACH_GFX950:
         raise CodeObjectError(f"ELF machine {machine}, flags {flags:#x}; expected AMDGPU code for gfx950")
     if any(section["sh_type"] in ("SHT_RELA", "SHT_REL") and section["sh_size"] for section in elf.iter_sections()):
-        raise CodeObjectError("the code object has relocations; expected position-independent code without pointer tables")
+        raise CodeObjectError(
+            "the code object has relocations; expected position-independent code without pointer tables"
+        )
     image = _image(elf)
-    symbols = {s.name: s for s in elf.get_section_by_name(".symtab").iter_symbols()}
+    symbols = {
+        symbol.name: symbol
+        for section in elf.iter_sections()
+        if isinstance(section, SymbolTableSection)
+        for symbol in section.iter_symbols()
+    }
     kernels = {}
     for metadata in _metadata(elf)["amdhsa.kernels"]:
         name = metadata[".name"]
@@ -138,10 +150,10 @@ def _image(elf: ELFFile) -> npt.NDArray[np.uint8]:
 
 def _metadata(elf: ELFFile) -> dict[str, list[dict[str, str]]]:
     for segment in elf.iter_segments():
-        if segment["p_type"] != "PT_NOTE":
+        if not isinstance(segment, NoteSegment):
             continue
         for note in segment.iter_notes():
-            if note["n_name"] == "AMDGPU" and note["n_type"] == _NT_AMDGPU_METADATA:
+            if note["n_name"] == "AMDGPU" and int(note["n_type"]) == _NT_AMDGPU_METADATA:
                 unpacked: dict[str, list[dict[str, str]]] = msgpack.unpackb(note["n_descdata"])
                 return unpacked
     raise CodeObjectError("the ELF has no AMDGPU metadata note; expected a linked code object, not an object file")

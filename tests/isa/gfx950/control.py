@@ -1,7 +1,7 @@
 """Program control: branches, barriers, waits, clocks, hardware registers, and what has no effect in this model.
 
-Waits and cache maintenance do nothing, because every memory access completes at once and there are no caches; hazards and priorities do
-nothing because there is no timing. They are still counted, with their scope bits.
+Waits and cache maintenance do nothing, because every memory access completes at once and there are no caches; hazards
+and priorities do nothing because there is no timing. They are still counted, with their scope bits.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .decode import WORD_BYTES, Instruction
-from .errors import Trap
+from .errors import TrapError
 from .lanes import Step
 from .sources import scalar_bits, scalar_source, signed
 from .wave import MODE_FP16_OVERFLOW, Status, Wave
@@ -135,7 +135,9 @@ def _set_register(insn: Instruction) -> Step:
     """Of MODE only the bit that makes narrow conversions saturate may change."""
     number, offset, mask = _register_field(insn)
     literal = insn.fields.get("literal", 0)
-    read = (lambda wave: literal) if insn.mnemonic == "s_setreg_imm32_b32" else scalar_source(insn, insn.operands["sdst"])
+    read = (
+        (lambda wave: literal) if insn.mnemonic == "s_setreg_imm32_b32" else scalar_source(insn, insn.operands["sdst"])
+    )
 
     def step(wave: Wave) -> None:
         mode = wave.mode & ~(mask << offset) | (read(wave) & mask) << offset
@@ -148,7 +150,7 @@ def _set_register(insn: Instruction) -> Step:
 
 def _trap(insn: Instruction) -> Step:
     def step(wave: Wave) -> None:
-        raise Trap(f"s_trap {insn.fields['simm16']}")
+        raise TrapError(f"s_trap {insn.fields['simm16']}")
 
     return step
 

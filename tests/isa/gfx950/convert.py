@@ -1,10 +1,11 @@
 """Conversions to and from the narrow formats: one line an instruction.
 
-sources.py reads bf16, fp8, bf8 and fp4 operands as float32, results.py rounds to them, so most conversions only say which values go where.
+sources.py reads bf16, fp8, bf8 and fp4 operands as float32, results.py rounds to them, so most conversions only say
+which values go where.
 
-A ``scalef32`` conversion multiplies (when it widens) or divides (when it narrows) by the power of two in the exponent field of its last
-source; sign and mantissa of that source are ignored. An fp8 value that does not fit becomes NaN, a bf8 value infinity, as without the
-mode bit FP16_OVFL; an fp4 value saturates.
+A ``scalef32`` conversion multiplies (when it widens) or divides (when it narrows) by the power of two in the exponent
+field of its last source; sign and mantissa of that source are ignored. An fp8 value that does not fit becomes NaN, a
+bf8 value infinity, as without the mode bit FP16_OVFL; an fp4 value saturates.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from .decode import Instruction
+from .formats import E8M0_BIAS
 from .lanes import Step
 from .results import store
 from .sources import source
-from .formats import E8M0_BIAS
 from .vector import step_of
 
 

@@ -1,7 +1,8 @@
 """Machine code to instructions with typed operands, through the decoder of the PyPI package tinygrad.
 
-That decoder is generated from AMD's machine-readable ISA description, and with each operand it gives its number format ("F32",
-"PK2_BF16", "U64" ...) and its width. The semantic tables rely on both, so that one line of Python states one instruction.
+That decoder is generated from AMD's machine-readable ISA description, and with each operand it gives its number
+format ("F32", "PK2_BF16", "U64" ...) and its width. The semantic tables rely on both, so that one line of Python
+states one instruction.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from enum import Enum
 
 from tinygrad.renderer.amd import decode_inst
 from tinygrad.renderer.amd.dsl import Reg
-from tinygrad.runtime.autogen.amd.cdna.operands import OPERANDS
 
-from .errors import UnknownInstruction
+from .errors import UnknownInstructionError
 
 WORD_BYTES = 4
 # the longest encoding: a scaled matrix instruction
@@ -48,11 +48,8 @@ class Operand:
     Attributes
     ----------
     index : int
-        VECTOR: row of the register file, accumulation registers from 256. SCALAR: register number. CONSTANT: source code.
-    format : str
-        Number format, e.g. ``F32``, ``B64``, ``PK2_BF16``.
-    bits : int
-        Width of the whole operand.
+        VECTOR: row of the register file, accumulation registers from 256. SCALAR: register number. CONSTANT: source
+        code. format : str Number format, e.g. ``F32``, ``B64``, ``PK2_BF16``. bits : int Width of the whole operand.
     """
 
     file: File
@@ -106,9 +103,9 @@ class Instruction:
         names = ("src0", "ssrc0", "src1", "vsrc1", "ssrc1", "src2")
         return [self.operands[name] for name in names if name in self.operands]
 
-    def unknown(self, what: str) -> UnknownInstruction:
+    def unknown(self, what: str) -> UnknownInstructionError:
         """The error for a use of this instruction that is not modelled."""
-        return UnknownInstruction(f"{what}: {self.describe()}")
+        return UnknownInstructionError(f"{what}: {self.describe()}")
 
     def describe(self) -> str:
         """Mnemonic, address and text, for messages."""
@@ -120,18 +117,20 @@ def decode(code: bytes, address: int) -> Instruction:
 
     Raises
     ------
-    UnknownInstruction
+    UnknownInstructionError
         The bytes are no instruction of CDNA 3 or 4.
     """
     try:
         inst = decode_inst(code, "cdna")
     except ValueError as error:
-        raise UnknownInstruction(f"no instruction at {address:#x}: {code[:8].hex()}") from error
+        raise UnknownInstructionError(f"no instruction at {address:#x}: {code[:8].hex()}") from error
     values = {name: getattr(inst, name) for name, _ in inst._fields if name != "op"}
-    fields = {name: value.offset if isinstance(value, Reg) else value for name, value in values.items() if value is not None}
-    mnemonic = inst.op.name.lower().removesuffix("_e32").removesuffix("_e64")
+    fields = {
+        name: value.offset if isinstance(value, Reg) else value for name, value in values.items() if value is not None
+    }
+    mnemonic = inst.op_name.lower().removesuffix("_e32").removesuffix("_e64")
     operands = {}
-    for name, (number_format, bits, kind) in OPERANDS.get(inst.op, {}).items():
+    for name, (number_format, bits, kind) in inst.operands.items():
         if isinstance(values.get(name), Reg) or name in _SCALE_SOURCES:
             file, index = _location(name, fields, kind.name)
             short_format = number_format.name.removeprefix("FMT_").removeprefix("NUM_")

@@ -1,11 +1,15 @@
 """The three helper instructions of an IEEE division: scale the operands, undo the scale, patch the special cases.
 
-Source: AMD's pseudo-code of V_DIV_SCALE, V_DIV_FMAS and V_DIV_FIXUP, except where it contradicts itself. There the semantics are those
-with which the division that LLVM emits is correctly rounded (test_random_programs.py compares it with this machine's):
+Source: AMD's pseudo-code of V_DIV_SCALE, V_DIV_FMAS and V_DIV_FIXUP, except where it contradicts itself. There the
+semantics are those with which the division that LLVM emits is correctly rounded (test_random_programs.py compares it
+with this machine's):
 
-- V_DIV_FMAS is documented to scale back by 2^32 (2^64 for doubles) whatever V_DIV_SCALE did; it has to undo 2^64 or 2^-64 (2^128).
-- where 1 / denominator and the quotient are both denormal, V_DIV_SCALE is documented to scale the denominator up, past infinity.
-- V_DIV_FIXUP is documented to return an overflow for a denominator that an earlier case has excluded; the quotient is meant.
+- V_DIV_FMAS is documented to scale back by 2^32 (2^64 for doubles) whatever V_DIV_SCALE did; it has to undo 2^64 or
+  2^-64 (2^128).
+- where 1 / denominator and the quotient are both denormal, V_DIV_SCALE is documented to scale the denominator up,
+  past infinity.
+- V_DIV_FIXUP is documented to return an overflow for a denominator that an earlier case has excluded; the quotient is
+  meant.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ _RANGES = {
 
 
 def div_scale(value: Any, denominator: Any, numerator: Any) -> tuple[Any, Any]:
-    """The operand `value` (one of the other two), scaled away from denormals, and whether the quotient must be scaled back."""
+    """The operand `value` (one of the other two) scaled away from denormals; whether to scale the quotient back."""
     limits = _RANGES[value.dtype.char]
     value, denominator, numerator = np.broadcast_arrays(value, denominator, numerator)
     wide = np.longdouble
@@ -68,7 +72,10 @@ def div_scale(value: Any, denominator: Any, numerator: Any) -> tuple[Any, Any]:
 
 
 def div_fmas(a: Any, b: Any, quotient: Any, scaled: Any) -> Any:
-    """The last refinement step ``a * b + quotient``; where `scaled`, times 2^64 if the quotient is large, else 2^-64, rounded once."""
+    """The last refinement step ``a * b + quotient``, rounded once.
+
+    Where `scaled`, times 2^64 (2^128 for doubles) if the quotient is large, else by the inverse.
+    """
     result = np.array(np.broadcast_to(fma(a, b, quotient), LANES))
     limits = _RANGES[result.dtype.char]
     a, b, quotient = (np.broadcast_to(x, LANES) for x in (a, b, quotient))
@@ -105,5 +112,7 @@ def div_fixup(quotient: Any, denominator: Any, numerator: Any) -> Any:
         (zero | (distance < _RANGES[quotient.dtype.char].underflow), 0.0),
         (~np.isfinite(quotient), np.inf),
     )
-    magnitude = np.select([case[0] for case in cases], [case[1] for case in cases], np.abs(quotient)).astype(quotient.dtype)
+    magnitude = np.select([case[0] for case in cases], [case[1] for case in cases], np.abs(quotient)).astype(
+        quotient.dtype
+    )
     return np.where(negative, -magnitude, magnitude)

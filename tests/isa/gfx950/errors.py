@@ -1,6 +1,7 @@
 """What can go wrong while gfx950 machine code is loaded and executed.
 
-The errors do not derive from the product's own: the interpreter is a second opinion and imports nothing of the package that it judges.
+The errors do not derive from the product's own: the interpreter is a second opinion and imports nothing of the
+package that it judges.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ class CodeObjectError(IsaError):
     """A file that is not a gfx950 code object, or one that asks for something that is not modelled."""
 
 
-class UnknownInstruction(IsaError):
+class UnknownInstructionError(IsaError):
     """An instruction, or a use of one, whose semantics are not in the tables."""
 
 
-class MemoryFault(IsaError):
+class MemoryAccessError(IsaError):
     """An access outside every buffer, or a store to a read-only one.
 
     Attributes
@@ -32,9 +33,9 @@ class MemoryFault(IsaError):
         self.position = position
 
 
-class BudgetExceeded(IsaError):
-    """The launches did not end within the instruction budget: a wait that nobody satisfies, or a budget that is too small."""
+class BudgetError(IsaError):
+    """The launches did not end within the instruction budget: a wait that nobody satisfies, or too small a budget."""
 
 
-class Trap(IsaError):
+class TrapError(IsaError):
     """The program executed s_trap."""

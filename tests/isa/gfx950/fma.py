@@ -24,8 +24,8 @@ def fma(a: Any, b: Any, c: Any) -> Any:
     total = a.astype(np.float64) * b + c
     if a.dtype == np.float16:
         return total.astype(np.float16)
-    # the product is exact in double precision; rounding the sum twice goes wrong only where the first result is half-way
-    # between two floats, or where the float is denormal
+    # the product is exact in double precision; rounding the sum twice goes wrong only where the first result is half-
+    # way between two floats, or where the float is denormal
     result = total.astype(np.float32)
     suspect = (total.view(np.uint64) & _BELOW_FLOAT == _HALF_WAY) | (np.abs(result) < _SMALLEST_NORMAL)
     if suspect.any() and (suspect & (total != 0)).any():

@@ -1,4 +1,4 @@
-"""Number formats of operands: how an element is stored, and the narrow ones that numpy lacks (bf16, OCP 8-bit and 4-bit).
+"""Number formats of operands: how an element is stored; the narrow formats that numpy lacks (bf16, OCP 8 and 4 bits).
 
 Sources: OCP 8-bit Floating Point Specification 1.0 (E4M3, E5M2), OCP Microscaling Formats 1.0 (E2M1, E8M0).
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = npt.NDArray[Any]
 
 E8M0_BIAS = 127
 _E8M0_NAN = 255
@@ -48,7 +48,7 @@ class Minifloat:
         return self.values[codes]
 
     def encode(self, values: Array, saturate: bool = False) -> Array:
-        """Round to nearest, ties to the even code; uint8 codes. `saturate` makes what does not fit the largest value."""
+        """Round to nearest, ties to the even code: uint8. `saturate` turns what does not fit into the largest value."""
         magnitude = np.abs(values)
         below = np.searchsorted(self.midpoints, magnitude, side="left")
         above = np.searchsorted(self.midpoints, magnitude, side="right")
@@ -78,13 +78,14 @@ E2M1 = Minifloat(4, np.append(_magnitudes(2, 1, 1), 8.0), {}, overflow=7, nan=7)
 
 def bf16_decode(codes: Array) -> Array:
     """uint16 codes of bf16 to float32, exactly."""
-    return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    wide: Array = codes.astype(np.uint32) << np.uint32(16)
+    return wide.view(np.float32)
 
 
 def bf16_encode(values: Array) -> Array:
     """float32 to uint16 codes of bf16, round to nearest even; a NaN stays a (quiet) NaN."""
     bits = np.asarray(values, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
+    rounded: Array = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
     return np.where(np.isnan(values), bits >> np.uint32(16) | np.uint32(0x40), rounded).astype(np.uint16)
 
 

@@ -1,28 +1,23 @@
 """Accesses to device memory: scalar loads; global, flat and buffer loads and stores; loads into LDS; atomics.
 
-Flat accesses are treated as global ones: LDS is not mapped, so a flat access to it faults. A wave's accesses take effect in program order.
+Flat accesses are treated as global ones: LDS is not mapped, so a flat access to it faults. A wave's accesses take
+effect in program order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from .addressing import Addressing, addressing
 from .atomics import ATOMICS, Atomic
 from .decode import Instruction
+from .formats import Array
 from .lanes import Step
 from .sources import scalar_bits, signed
-from .wave import LANES, MASK32, Wave
+from .wave import Wave
 
-Array = npt.NDArray[Any]
-Addresses = Callable[[Wave], Array]
-
-_MASK64 = (1 << 64) - 1
-_SADDR_OFF = 0x7F
 _SCALAR_LOAD = re.compile(r"s_load_dword(?:x(\d+))?")
 _VECTOR = re.compile(r"(?:global|flat|buffer)_(load|store|atomic)_(lds_)?(\w+)")
 _DWORDS = {"dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4}
@@ -42,7 +37,6 @@ _NARROW: dict[str, tuple[int, bool, int | None]] = {
     "sbyte_d16": (1, True, 0),
     "sbyte_d16_hi": (1, True, 1),
 }
-_OFFSET_BITS = {"GLOBAL": 13, "FLAT": 12}
 _SCALAR_OFFSET_BITS = 21
 
 
@@ -55,7 +49,7 @@ def bind(insn: Instruction) -> Step | None:
     if name is None:
         return None
     action, to_lds, what = name[1], bool(name[2] or insn.fields.get("lds")), name[3]
-    access = _BufferAccess(insn) if insn.encoding == "MUBUF" else _GlobalAccess(insn)
+    access = addressing(insn)
     data = insn.operands.get("vdata") or insn.operands.get("vdst") or insn.operands["data"]
     if action == "atomic":
         atomic = ATOMICS.get(what)
@@ -63,95 +57,12 @@ def bind(insn: Instruction) -> Step | None:
     if to_lds:
         return _load_to_lds(insn, access, _DWORDS[what]) if what in _DWORDS else None
     if what in _DWORDS:
-        return _load_words(access, data.index, _DWORDS[what]) if action == "load" else _store_words(access, data.index, _DWORDS[what])
+        move_words = _load_words if action == "load" else _store_words
+        return move_words(access, data.index, _DWORDS[what])
     if what in _NARROW:
-        return _load_narrow(access, data.index, *_NARROW[what]) if action == "load" else _store_narrow(access, data.index, *_NARROW[what])
+        move_part = _load_narrow if action == "load" else _store_narrow
+        return move_part(access, data.index, *_NARROW[what])
     return None
-
-
-class _GlobalAccess:
-    """Addresses of a global or flat instruction: a 64-bit vector address, or a scalar base and a 32-bit vector offset."""
-
-    def __init__(self, insn: Instruction) -> None:
-        self.offset = signed(insn.fields["offset"], _OFFSET_BITS[insn.encoding])
-        if insn.encoding == "FLAT":
-            self.offset = insn.fields["offset"]
-        self.row = insn.operands["addr"].index
-        saddr = insn.fields["saddr"] & _SADDR_OFF
-        self.base = None if saddr == _SADDR_OFF or insn.encoding == "FLAT" else scalar_bits(saddr)
-
-    def addresses(self, wave: Wave) -> Array:
-        """Byte addresses [active lanes]."""
-        low = wave.v["u4"][self.row]
-        if self.base is not None:
-            whole = low + np.uint64(self.base(wave) + self.offset & _MASK64)
-        else:
-            whole = (wave.v["u4"][self.row + 1].astype(np.uint64) << np.uint64(32) | low) + np.uint64(self.offset & _MASK64)
-        return whole if wave.mask is None else whole[wave.lanes]
-
-    def read(self, wave: Wave, unit: int, count: int) -> Array:
-        """Units [count, active lanes]."""
-        addresses = self.addresses(wave)
-        wave.workgroup.rank.traffic.loaded += unit * count * len(addresses)
-        return wave.workgroup.rank.memory.read(addresses, unit, count)
-
-    def write(self, wave: Wave, unit: int, values: Array) -> None:
-        """Store units [count, active lanes]."""
-        addresses = self.addresses(wave)
-        wave.workgroup.rank.traffic.stored += unit * values.size
-        wave.workgroup.rank.memory.write(addresses, unit, values)
-
-
-class _BufferAccess(_GlobalAccess):
-    """Addresses of a raw buffer instruction: descriptor base + scalar offset + vector offset, checked against num_records.
-
-    A load from beyond the buffer gives 0 and a store there is dropped, element by element.
-    """
-
-    def __init__(self, insn: Instruction) -> None:
-        fields = insn.fields
-        if fields["idxen"]:
-            raise insn.unknown("indexed buffer access")
-        self.insn = insn
-        self.offset = fields["offset"]
-        self.row = insn.operands["vaddr"].index if fields["offen"] else None
-        self.descriptor = insn.operands["srsrc"].index
-        self.soffset = scalar_bits(insn.operands["soffset"].index)
-
-    def _range(self, wave: Wave) -> tuple[int, Array, int]:
-        """Base, byte offsets [active lanes], and size."""
-        low, high, size, _ = wave.s[self.descriptor : self.descriptor + 4]
-        if high >> 16 & 0x3FFF:
-            raise self.insn.unknown("structured buffer")
-        start = self.offset + (self.soffset(wave) & MASK32)
-        vector = np.zeros(LANES, np.uint32) if self.row is None else wave.v["u4"][self.row]
-        return low | (high & 0xFFFF) << 32, vector[wave.lanes].astype(np.int64) + start, size
-
-    def read(self, wave: Wave, unit: int, count: int) -> Array:
-        base, offsets, size = self._range(wave)
-        values = np.zeros((count, len(offsets)), f"u{unit}")
-        for element in range(count):
-            inside = np.flatnonzero(offsets + (element + 1) * unit <= size)
-            if len(inside):
-                addresses = (offsets[inside] + base + element * unit).astype(np.uint64)
-                values[element, inside] = wave.workgroup.rank.memory.read(addresses, unit)[0]
-                wave.workgroup.rank.traffic.loaded += unit * len(inside)
-        return values
-
-    def write(self, wave: Wave, unit: int, values: Array) -> None:
-        base, offsets, size = self._range(wave)
-        for element, row in enumerate(values):
-            inside = np.flatnonzero(offsets + (element + 1) * unit <= size)
-            if len(inside):
-                addresses = (offsets[inside] + base + element * unit).astype(np.uint64)
-                wave.workgroup.rank.memory.write(addresses, unit, row[None, inside])
-                wave.workgroup.rank.traffic.stored += unit * len(inside)
-
-    def addresses(self, wave: Wave) -> Array:
-        base, offsets, size = self._range(wave)
-        if (offsets >= size).any():
-            raise self.insn.unknown("atomic beyond the buffer")
-        return (offsets + base).astype(np.uint64)
 
 
 def _scalar_load(insn: Instruction, count: int) -> Step:
@@ -170,7 +81,7 @@ def _scalar_load(insn: Instruction, count: int) -> Step:
     return step
 
 
-def _load_words(access: _GlobalAccess, row: int, count: int) -> Step:
+def _load_words(access: Addressing, row: int, count: int) -> Step:
     def step(wave: Wave) -> None:
         if len(wave.lanes):
             values = access.read(wave, 4, count)
@@ -182,7 +93,7 @@ def _load_words(access: _GlobalAccess, row: int, count: int) -> Step:
     return step
 
 
-def _store_words(access: _GlobalAccess, row: int, count: int) -> Step:
+def _store_words(access: Addressing, row: int, count: int) -> Step:
     def step(wave: Wave) -> None:
         if len(wave.lanes):
             values = wave.v["u4"][row : row + count]
@@ -191,7 +102,7 @@ def _store_words(access: _GlobalAccess, row: int, count: int) -> Step:
     return step
 
 
-def _load_narrow(access: _GlobalAccess, row: int, unit: int, extend: bool, half: int | None) -> Step:
+def _load_narrow(access: Addressing, row: int, unit: int, extend: bool, half: int | None) -> Step:
     def step(wave: Wave) -> None:
         if len(wave.lanes):
             value = access.read(wave, unit, 1)[0]
@@ -210,7 +121,7 @@ def load_part(wave: Wave, row: int, value: Array, extend: bool, half: int | None
         wave.v["u2"][row, 2 * wave.lanes + half] = value.astype(np.uint16)
 
 
-def _store_narrow(access: _GlobalAccess, row: int, unit: int, extend: bool, half: int | None) -> Step:
+def _store_narrow(access: Addressing, row: int, unit: int, extend: bool, half: int | None) -> Step:
     def step(wave: Wave) -> None:
         if len(wave.lanes):
             access.write(wave, unit, store_part(wave, row, unit, half or 0))
@@ -220,10 +131,11 @@ def _store_narrow(access: _GlobalAccess, row: int, unit: int, extend: bool, half
 
 def store_part(wave: Wave, row: int, unit: int, half: int) -> Array:
     """The low `unit` bytes of a half of a register: [1, active lanes]."""
-    return wave.v["u2"][row, 2 * wave.lanes + half].astype(f"u{unit}")[None]
+    halves: Array = wave.v["u2"][row, 2 * wave.lanes + half]
+    return halves.astype(f"u{unit}")[None]
 
 
-def _load_to_lds(insn: Instruction, access: _GlobalAccess, count: int) -> Step:
+def _load_to_lds(insn: Instruction, access: Addressing, count: int) -> Step:
     """Lane l's words go to LDS at M0 + the instruction's offset + l times their size."""
 
     def step(wave: Wave) -> None:
@@ -235,7 +147,7 @@ def _load_to_lds(insn: Instruction, access: _GlobalAccess, count: int) -> Step:
     return step
 
 
-def _atomic(insn: Instruction, access: _GlobalAccess, atomic: Atomic) -> Step:
+def _atomic(insn: Instruction, access: Addressing, atomic: Atomic) -> Step:
     data = (insn.operands.get("vdata") or insn.operands["data"]).index
     result = (insn.operands.get("vdata") or insn.operands["vdst"]).index if insn.fields["sc0"] else None
     words = atomic.words

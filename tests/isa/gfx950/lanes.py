@@ -1,4 +1,4 @@
-"""Instructions that move values between lanes: data-parallel primitives (DPP), permlane swaps, lane reads and writes, mbcnt.
+"""Instructions that move values between lanes: DPP, permlane swaps, lane reads and writes, mbcnt.
 
 Sources: AMD CDNA 3 and 4 ISA documents; for DPP row_newbcast, LLVM AMDGPUUsage and the assembler of LLVM 22.
 """
@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .decode import File, Instruction
+from .formats import Array
 from .results import store
 from .sources import Read, plain_source, scalar_source, source
 from .wave import LANE, LANES, MASK32, Wave
 
-Array = npt.NDArray[Any]
 Step = Callable[[Wave], None]
 
 _ROW = 16
@@ -32,7 +31,7 @@ def dpp_pattern(control: int) -> tuple[Array, Array] | None:
         return LANE // 4 * 4 + quad[LANE % 4], everywhere
     patterns = {
         0x100: (LANE + amount, _IN_ROW + amount < _ROW),  # row_shl
-        0x110: (LANE - amount, _IN_ROW >= amount),  # row_shr
+        0x110: (LANE - amount, amount <= _IN_ROW),  # row_shr
         0x120: (_ROW_START + (_IN_ROW - amount) % _ROW, everywhere),  # row_ror
         0x130: (LANE + 1, LANE < LANES - 1),  # wave_shl
         0x134: ((LANE + 1) % LANES, everywhere),  # wave_rol
@@ -55,14 +54,17 @@ def dpp_pattern(control: int) -> tuple[Array, Array] | None:
 def with_dpp(insn: Instruction, read: Read, run: Callable[[Wave, Any], None]) -> Step:
     """Run an instruction with source 0 taken from other lanes.
 
-    A lane whose source is outside the pattern or inactive reads 0 if bound_ctrl is set, and keeps its old result otherwise.
+    A lane whose source is outside the pattern or inactive reads 0 if bound_ctrl is set, and keeps its old result
+    otherwise.
     """
     fields = insn.fields
     pattern = dpp_pattern(fields["dpp"])
     if pattern is None:
         raise insn.unknown(f"DPP control {fields['dpp']:#x}")
     lane, inside = pattern
-    enabled = (fields["row_mask"] >> LANE // _ROW & 1).astype(bool) & (fields["bank_mask"] >> _IN_ROW // 4 & 1).astype(bool)
+    enabled = (fields["row_mask"] >> LANE // _ROW & 1).astype(bool) & (fields["bank_mask"] >> _IN_ROW // 4 & 1).astype(
+        bool
+    )
     zero_fill = bool(fields["bc"])
 
     def step(wave: Wave) -> None:
@@ -156,6 +158,6 @@ def bind(insn: Instruction) -> Step | None:
     build = _LANES.get(insn.mnemonic)
     if build is None:
         return None
-    if insn.dpp or insn.sdwa or insn.operands["src0"].file is File.CONSTANT and insn.mnemonic == "v_readlane_b32":
+    if insn.dpp or insn.sdwa or (insn.operands["src0"].file is File.CONSTANT and insn.mnemonic == "v_readlane_b32"):
         raise insn.unknown("operand form")
     return build(insn)

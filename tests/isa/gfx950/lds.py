@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .atomics import LDS_ATOMICS, Atomic
 from .decode import Instruction
+from .formats import Array
 from .global_memory import load_part, store_part
 from .lanes import Step
 from .wave import LANE, LANES, Wave
-
-Array = npt.NDArray[Any]
 
 _WORDS = {"b32": 1, "b64": 2, "b96": 3, "b128": 4}
 _TWO = re.compile(r"ds_(read|write)2(st64)?_b(32|64)")
@@ -75,7 +72,8 @@ def _offset(insn: Instruction) -> int:
 
 def _addresses(insn: Instruction, wave: Wave, offset: int) -> Array:
     # 32-bit addition: a negative address register and a large offset meet inside
-    return (wave.v["u4"][insn.operands["addr"].index, wave.lanes] + np.uint32(offset)).astype(np.uint64)
+    addresses: Array = wave.v["u4"][insn.operands["addr"].index, wave.lanes] + np.uint32(offset)
+    return addresses.astype(np.uint64)
 
 
 def _read(insn: Instruction, words: int) -> Step:
@@ -150,7 +148,9 @@ def _read_transposed(insn: Instruction, unit: int) -> Step:
             raise insn.unknown("transposing load with inactive lanes")
         raw = wave.workgroup.lds.read(_addresses(insn, wave, offset), 4, 2)
         matrices = np.ascontiguousarray(raw.T).view(f"u{unit}").reshape(LANES // columns, -1, columns)
-        wave.v["u4"][row : row + 2] = np.ascontiguousarray(matrices.transpose(0, 2, 1)).view(np.uint32).reshape(LANES, 2).T
+        wave.v["u4"][row : row + 2] = (
+            np.ascontiguousarray(matrices.transpose(0, 2, 1)).view(np.uint32).reshape(LANES, 2).T
+        )
 
     return step
 
@@ -191,7 +191,7 @@ def _pull(insn: Instruction) -> Step:
 
 
 def _push(insn: Instruction) -> Step:
-    """Each active lane sends its value to a lane; of several senders the last wins, and a lane nobody sends to gets 0."""
+    """Each active lane sends its value to a lane; of several senders the last wins, a lane without a sender gets 0."""
     target, row, value = _lane_of_address(insn), insn.operands["vdst"].index, insn.operands["data0"].index
 
     def step(wave: Wave) -> None:

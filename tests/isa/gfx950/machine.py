@@ -7,14 +7,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from . import compare, control, convert, global_memory, lanes, lds, matrix, scalar, vector
 from .code_object import CodeObject, Kernel, read_code_object
 from .decode import MAX_INSTRUCTION_BYTES, WORD_BYTES, Instruction, decode
-from .errors import BudgetExceeded, CodeObjectError, IsaError, MemoryFault, UnknownInstruction
+from .errors import BudgetError, CodeObjectError, IsaError, MemoryAccessError, UnknownInstructionError
 from .lanes import Step
 from .memory import Memory
 from .wave import LANE, LANES, MODE_AT_START, Status, Wave, Workgroup
@@ -35,8 +34,9 @@ _BINDERS: tuple[Callable[[Instruction], Step | None], ...] = (
 _IMAGE_BASES = itertools.count(0x1000_0000_0000, 1 << 32)
 _LARGEST_LDS = 160 * 1024
 _LONGEST_TURN = 64
-# words of user SGPRs that a kernel may ask for, by property bit: private segment buffer, dispatch packet, queue, kernarg pointer,
-# dispatch id, flat scratch, private segment size. Only the kernarg pointer is given; the others stay poison, and their use faults.
+# words of user SGPRs that a kernel may ask for, by property bit: private segment buffer, dispatch packet, queue,
+# kernarg pointer, dispatch id, flat scratch, private segment size. Only the kernarg pointer is given; the others stay
+# poison, and their use faults.
 _USER_SGPR_WORDS = (4, 2, 2, 2, 2, 2, 1)
 _KERNARG_PROPERTY = 3
 # round to nearest and keep denormals, of every width
@@ -67,7 +67,7 @@ class Module:
 
         Raises
         ------
-        UnknownInstruction
+        UnknownInstructionError
             It cannot be decoded, or its semantics are not in the tables.
         """
         found = self._by_address.get(address)
@@ -93,7 +93,7 @@ class Module:
         for insn in self.instructions(kernel):
             try:
                 bind(insn)
-            except UnknownInstruction as error:
+            except UnknownInstructionError as error:
                 messages.append(str(error))
         return messages
 
@@ -106,7 +106,7 @@ def bind(insn: Instruction) -> Step:
 
     Raises
     ------
-    UnknownInstruction
+    UnknownInstructionError
         No table has it.
     """
     for binder in _BINDERS:
@@ -203,11 +203,15 @@ class Rank:
         self.traffic = Traffic()
         self.hits: list[int] = []
         if self.kernel.descriptor.float_mode != _FLOAT_MODE:
-            raise CodeObjectError(f"{launch.kernel} starts with float mode {self.kernel.descriptor.float_mode:#x}, not {_FLOAT_MODE:#x}")
+            raise CodeObjectError(
+                f"{launch.kernel} starts with float mode {self.kernel.descriptor.float_mode:#x}, not {_FLOAT_MODE:#x}"
+            )
         needed = self.kernel.descriptor.kernarg_bytes
         if len(launch.kernarg) != needed:
             raise CodeObjectError(f"{launch.kernel} takes {needed} bytes of arguments, not {len(launch.kernarg)}")
-        self.kernarg = memory.place(np.frombuffer(launch.kernarg or bytes(4), np.uint8), "kernel arguments", writable=False)
+        self.kernarg = memory.place(
+            np.frombuffer(launch.kernarg or bytes(4), np.uint8), "kernel arguments", writable=False
+        )
 
     def start(self) -> list[Wave]:
         """The waves of all workgroups, at their entry."""
@@ -232,7 +236,9 @@ class Rank:
                 if bit == _KERNARG_PROPERTY:
                     wave.set_scalar(register, self.kernarg, words)
                 register += words
-        preload = np.frombuffer(self.launch.kernarg.ljust(-(-len(self.launch.kernarg) // WORD_BYTES) * WORD_BYTES, b"\0"), np.uint32)
+        preload = np.frombuffer(
+            self.launch.kernarg.ljust(-(-len(self.launch.kernarg) // WORD_BYTES) * WORD_BYTES, b"\0"), np.uint32
+        )
         for word in range(descriptor.preload_words):
             wave.set_scalar(register + word, int(preload[descriptor.preload_offset + word]))
         register = descriptor.user_sgprs
@@ -252,9 +258,9 @@ def run(launches: Sequence[Launch], memory: Memory, seed: int = 0, max_instructi
 
     Raises
     ------
-    UnknownInstruction, MemoryFault, Trap, CodeObjectError
+    UnknownInstructionError, MemoryAccessError, TrapError, CodeObjectError
         With the instruction, its address, and the wave (for a memory fault also the lane) that met it.
-    BudgetExceeded
+    BudgetError
         More than `max_instructions` wave instructions; the message says where every wave stands.
     """
     clock = Clock()
@@ -284,8 +290,10 @@ def _schedule(waves: list[Wave], clock: Clock, rng: random.Random, max_instructi
             runnable.pop()
             runnable += wave.workgroup.release_barrier()
         if clock.now > max_instructions:
-            places = "\n".join(f"  {w.where()} before {w.pc:#x}, {w.status.name}" for w in waves if w.status is not Status.ENDED)
-            raise BudgetExceeded(f"{max_instructions} instructions executed and not all waves have ended:\n{places}")
+            places = "\n".join(
+                f"  {w.where()} before {w.pc:#x}, {w.status.name}" for w in waves if w.status is not Status.ENDED
+            )
+            raise BudgetError(f"{max_instructions} instructions executed and not all waves have ended:\n{places}")
 
 
 def _turn(wave: Wave, clock: Clock, length: int) -> None:
@@ -314,14 +322,14 @@ def _turn(wave: Wave, clock: Clock, length: int) -> None:
 def _bind_at(wave: Wave, module: Module) -> _Entry:
     try:
         return module.entry(wave.pc)
-    except UnknownInstruction as error:
-        raise UnknownInstruction(f"{error} ({wave.where()})") from error
+    except UnknownInstructionError as error:
+        raise UnknownInstructionError(f"{error} ({wave.where()})") from error
 
 
 def _located(error: IsaError, insn: Instruction, wave: Wave) -> IsaError:
     where = f"{insn.describe()} ({wave.where()}"
-    if isinstance(error, MemoryFault):
-        return MemoryFault(f"{where}, lane {wave.lanes[error.position]}): {error}", error.position)
+    if isinstance(error, MemoryAccessError):
+        return MemoryAccessError(f"{where}, lane {wave.lanes[error.position]}): {error}", error.position)
     return type(error)(f"{where}): {error}")
 
 

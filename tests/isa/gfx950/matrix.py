@@ -1,31 +1,31 @@
 """Matrix instructions (MFMA): D[M, N] = A[M, K] B[K, N] + C, one matrix a wave.
 
-Layouts (toolchain.md section 6.3; proved by tests/isa/test_triton.py). M = N = 16 or 32, G = 64 / M lane groups, lane l, group g = l / M:
+Layouts (toolchain.md section 6.3; proved by tests/isa/test_triton.py). M = N = 16 or 32, G = 64 / M lane groups, lane
+l, group g = l / M:
 
 - A: row l % M. B: column l % M. A lane holds the same K elements of both: without chunks, the contiguous run g.
   An f8f6f4 operand of 8-bit elements is two chunks of 16: k = 16 G c + 16 g + j.
 - C and D: register r of lane l is row 4 G (r / 4) + 4 g + r % 4, column l % M.
-- Scales: the e8m0 byte of lane l belongs to row (column) l % M and K block [32 g, 32 g + 32), whatever the lane's own elements are.
+- Scales: the e8m0 byte of lane l belongs to row (column) l % M and K block [32 g, 32 g + 32), whatever the lane's own
+  elements are.
 
-The order in which the hardware adds products is not specified. Here they are exact, summed with C in double precision, and rounded once.
+The order in which the hardware adds products is not specified. Here they are exact, summed with C in double
+precision, and rounded once.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .decode import File, Instruction, Operand
-from .formats import E2M1, E4M3, E5M2, bf16_decode, e8m0_decode
+from .formats import E2M1, E4M3, E5M2, Array, bf16_decode, e8m0_decode
 from .lanes import Step
 from .sources import plain_source
 from .wave import LANES, Wave
 
-Array = npt.NDArray[Any]
 ReadMatrix = Callable[[Wave], Array]
 
 _NAME = re.compile(r"v_mfma_(?:scale_)?(f32|i32)_(\d+)x\d+x(\d+)_(\w+)")
@@ -81,9 +81,12 @@ def _operand(operand: Operand, element: str, rows: int, depth: int) -> ReadMatri
     def read(wave: Wave) -> Array:
         raw = np.ascontiguousarray(wave.v["u4"][first : first + registers].T).view(storage)
         values = decode(raw).astype(np.float64)
-        if chunked:
-            return values.reshape(groups, rows, 2, _CHUNK).transpose(1, 2, 0, 3).reshape(rows, depth)
-        return values.reshape(groups, rows, elements).transpose(1, 0, 2).reshape(rows, depth)
+        by_row: Array = (
+            values.reshape(groups, rows, 2, _CHUNK).transpose(1, 2, 0, 3)
+            if chunked
+            else values.reshape(groups, rows, elements).transpose(1, 0, 2)
+        )
+        return by_row.reshape(rows, depth)
 
     return read
 
@@ -98,7 +101,8 @@ def _scaled(insn: Instruction, read: ReadMatrix, position: int, rows: int) -> Re
     def scaled(wave: Wave) -> Array:
         codes = np.broadcast_to(scale(wave) >> np.uint32(8 * byte) & np.uint32(0xFF), LANES)
         factors = e8m0_decode(codes).reshape(groups, rows).T
-        return (read(wave).reshape(rows, groups, _BLOCK) * factors[:, :, None]).reshape(rows, -1)
+        values: Array = read(wave).reshape(rows, groups, _BLOCK) * factors[:, :, None]
+        return values.reshape(rows, -1)
 
     return scaled
 
@@ -108,7 +112,11 @@ def _multiply(insn: Instruction, read_a: ReadMatrix, read_b: ReadMatrix, rows: i
     quads = rows // (4 * groups)
     registers = 4 * quads
     addend, target = insn.operands["src2"], insn.operands["vdst"].index
-    constant = None if addend.file is File.VECTOR else plain_source(insn, Operand(addend.file, addend.index, storage.upper()[0] + "32", 32))
+    constant = (
+        None
+        if addend.file is File.VECTOR
+        else plain_source(insn, Operand(addend.file, addend.index, storage.upper()[0] + "32", 32))
+    )
     from_matrix, first = (quads, groups, 4, rows), addend.index
 
     def step(wave: Wave) -> None:

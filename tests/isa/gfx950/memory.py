@@ -1,7 +1,7 @@
 """Device memory: a set of bounds-checked buffers at 64-bit addresses.
 
-An access that is not wholly inside one buffer is an error, so is a store to a read-only buffer. `Memory.place` keeps buffers more than
-4 GiB apart: an address computed with 32 bits, or one element too far, meets no buffer.
+An access that is not wholly inside one buffer is an error, so is a store to a read-only buffer. `Memory.place` keeps
+buffers more than 4 GiB apart: an address computed with 32 bits, or one element too far, meets no buffer.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from .errors import MemoryFault
-
-Array = npt.NDArray[Any]
+from .errors import MemoryAccessError
+from .formats import Array
 
 _FIRST_ADDRESS = 0x7F01_0000_0000
 _ALIGNMENT = 256
@@ -44,8 +42,9 @@ class Buffer:
         if unit == 1 or not (offsets & (unit - 1)).any():
             found: Array = self._views[unit][offsets // unit + step]
             return found
-        raw = self.data[offsets[:, None] + np.arange(unit * count)]
-        return np.ascontiguousarray(raw).view(_UNIT[unit]).T
+        raw = np.ascontiguousarray(self.data[offsets[:, None] + np.arange(unit * count)])
+        units: Array = raw.view(_UNIT[unit]).T
+        return units
 
     def write(self, addresses: Array, unit: int, values: Array) -> None:
         """Store unsigned `values` [count, N] as consecutive units; of equal addresses the last lane wins."""
@@ -76,11 +75,13 @@ class Buffer:
 
     def _offsets(self, addresses: Array, width: int) -> Array:
         # an address below the base wraps round and is far beyond the end
-        offsets = addresses - np.uint64(self.base)
+        offsets: Array = addresses - np.uint64(self.base)
         last = self.size - width
         if len(offsets) and (last < 0 or offsets.max() > last):
             position = int(np.flatnonzero((offsets > max(last, 0)) | (last < 0))[0])
-            raise MemoryFault(f"{width} bytes at {self._place(addresses[position])} are not in the buffer", position)
+            raise MemoryAccessError(
+                f"{width} bytes at {self._place(addresses[position])} are not in the buffer", position
+            )
         return offsets.astype(np.int64)
 
     def _place(self, address: int) -> str:
@@ -88,7 +89,7 @@ class Buffer:
 
     def _writable(self) -> None:
         if not self.writable:
-            raise MemoryFault(f"store to read-only {self.name}")
+            raise MemoryAccessError(f"store to read-only {self.name}")
 
 
 class Memory:
@@ -118,7 +119,7 @@ class Memory:
         return address
 
     def place(self, array: Array, name: str = "buffer", writable: bool = True) -> int:
-        """Register an array at an address of the memory's choice, more than 4 GiB from its neighbours. Returns the address."""
+        """Register an array at an address over 4 GiB from its neighbours'. Returns the address."""
         address = self._next
         self._next += _GAP + -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
         return self.add(address, array, name, writable)
@@ -167,7 +168,7 @@ class Memory:
     def _owner(self, address: int) -> Buffer:
         index = bisect_right(self._bases, int(address)) - 1
         if index < 0:
-            raise MemoryFault(f"{int(address):#x} is below every buffer")
+            raise MemoryAccessError(f"{int(address):#x} is below every buffer")
         return self._buffers[index]
 
     def _each(self, addresses: Array, access: Callable[[Buffer, Array], object]) -> None:
@@ -179,5 +180,5 @@ class Memory:
             positions = np.flatnonzero(index == i)
             try:
                 access(self._buffers[i], positions)
-            except MemoryFault as fault:
-                raise MemoryFault(str(fault), int(positions[fault.position])) from None
+            except MemoryAccessError as fault:
+                raise MemoryAccessError(str(fault), int(positions[fault.position])) from None

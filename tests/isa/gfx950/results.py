@@ -9,19 +9,26 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .decode import Instruction, Operand
-from .formats import ENCODE, Format
+from .formats import ENCODE, Array, Format
 from .sources import SDWA_WIDTH_AND_PART
 from .wave import LANES, MODE_FP16_OVERFLOW, Wave, mask_of
 
-Array = npt.NDArray[Any]
 Store = Callable[[Wave, Any], None]
 
 _SDWA_PRESERVE = 2
-# 16-bit results that leave the other half of the register alone; all others clear it (LLVM GCNSubtarget::zeroesHigh16BitsOfDest)
-_KEEPS_HALF = {"v_mad_f16", "v_fma_f16", "v_mad_u16", "v_mad_i16", "v_div_fixup_f16", "v_cvt_sr_bf16_f32", "v_cvt_sr_f16_f32"}
+# 16-bit results that leave the other half of the register alone; all others clear it (LLVM
+# GCNSubtarget::zeroesHigh16BitsOfDest)
+_KEEPS_HALF = {
+    "v_mad_f16",
+    "v_fma_f16",
+    "v_mad_u16",
+    "v_mad_i16",
+    "v_div_fixup_f16",
+    "v_cvt_sr_bf16_f32",
+    "v_cvt_sr_f16_f32",
+}
 
 
 def store(insn: Instruction) -> Store:
@@ -45,6 +52,10 @@ def store(insn: Instruction) -> Store:
     return modified
 
 
+def _unchanged(values: Any, saturate: bool) -> Any:
+    return values
+
+
 def _plain_store(insn: Instruction, operand: Operand, form: Format) -> Store:
     row, kind, count, width = operand.index, form.storage, form.count, form.bits * form.count
     if form.bits == 64:
@@ -58,7 +69,7 @@ def _plain_store(insn: Instruction, operand: Operand, form: Format) -> Store:
     if form.bits == 32:
         rows = slice(row, row + count) if form.packed else row
         return lambda wave, value: assign(wave.v[kind][rows], value, wave.mask)
-    encode = ENCODE.get(form.element, lambda value, saturate: value)
+    encode: Callable[[Any, bool], Any] = ENCODE.get(form.element, _unchanged)
     if form.bits == 4:
         part = insn.fields["opsel"] >> 2
 

@@ -81,17 +81,21 @@ _FROM_SCC: dict[str, Callable[..., tuple[int, bool | int]]] = {
 }
 # SCC = the result is not 0
 _LOGIC: dict[str, Callable[..., int]] = {
-    **{f"s_{name}_{bits}": function for bits in _WORDS for name, function in (
-        ("and", lambda a, b: a & b),
-        ("or", lambda a, b: a | b),
-        ("xor", lambda a, b: a ^ b),
-        ("nand", lambda a, b: ~(a & b)),
-        ("nor", lambda a, b: ~(a | b)),
-        ("xnor", lambda a, b: ~(a ^ b)),
-        ("andn2", lambda a, b: a & ~b),
-        ("orn2", lambda a, b: a | ~b),
-        ("not", lambda a: ~a),
-    )},
+    **{
+        f"s_{name}_{bits}": function
+        for bits in _WORDS
+        for name, function in (
+            ("and", lambda a, b: a & b),
+            ("or", lambda a, b: a | b),
+            ("xor", lambda a, b: a ^ b),
+            ("nand", lambda a, b: ~(a & b)),
+            ("nor", lambda a, b: ~(a | b)),
+            ("xnor", lambda a, b: ~(a ^ b)),
+            ("andn2", lambda a, b: a & ~b),
+            ("orn2", lambda a, b: a | ~b),
+            ("not", lambda a: ~a),
+        )
+    },
     "s_lshl_b32": lambda a, b: a << (b & 31),
     "s_lshr_b32": lambda a, b: a >> (b & 31),
     "s_ashr_i32": lambda a, b: a >> (b & 31),
@@ -190,7 +194,9 @@ def bind(insn: Instruction) -> Step | None:
     if name in _UPDATE:
         return _plain(insn, _UPDATE[name], [scalar_source(insn, insn.operands["sdst"]), *reads])
     if name == "s_addk_i32":
-        return _with_scc(insn, lambda a, b: _signed_overflow(a + b), [scalar_source(insn, insn.operands["sdst"]), *reads])
+        return _with_scc(
+            insn, lambda a, b: _signed_overflow(a + b), [scalar_source(insn, insn.operands["sdst"]), *reads]
+        )
     if name in _CONDITIONAL_MOVE:
         move = _plain(insn, lambda a: a, reads)
         return lambda wave: move(wave) if wave.scc else None

@@ -1,8 +1,8 @@
 """Binds the sources of an instruction: each becomes a function that reads its value from a wave.
 
-A vector value is an array [64] of the operand's number format, a packed one (``PK2_F16``) an array [n, 64]; a scalar register or a
-constant is a numpy scalar of that format, which broadcasts. Narrow floating-point formats are read as float32. A scalar value is a
-Python int, signed if the format is.
+A vector value is an array [64] of the operand's number format, a packed one (``PK2_F16``) an array [n, 64]; a scalar
+register or a constant is a numpy scalar of that format, which broadcasts. Narrow floating-point formats are read as
+float32. A scalar value is a Python int, signed if the format is.
 """
 
 from __future__ import annotations
@@ -12,19 +12,27 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from .decode import EXEC, LITERAL, File, Instruction, Operand
-from .formats import DECODE, Format, bf16_encode
+from .decode import LITERAL, File, Instruction, Operand
+from .formats import DECODE, Array, Format, bf16_encode
 from .wave import LANES, Wave, lanes_of
 
-Array = npt.NDArray[Any]
 Read = Callable[[Wave], Any]
 ReadScalar = Callable[[Wave], int]
 
 MASK64 = (1 << 64) - 1
 _FIRST_INLINE, _LAST_POSITIVE, _LAST_INLINE = 128, 192, 208
-_INLINE_FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0, 248: 0.15915494309189535}
+_INLINE_FLOATS = {
+    240: 0.5,
+    241: -0.5,
+    242: 1.0,
+    243: -1.0,
+    244: 2.0,
+    245: -2.0,
+    246: 4.0,
+    247: -4.0,
+    248: 0.15915494309189535,
+}
 _SHARED_BASE, _VCCZ, _EXECZ, _SCC = 235, 251, 252, 253
 # where LDS would appear in the flat address space; nothing is mapped there, so a flat access to LDS faults
 _SHARED_APERTURE = 0x0001_0000 << 32
@@ -103,7 +111,9 @@ def _constant(insn: Instruction, code: int, form: Format) -> Any:
     if code == LITERAL:
         literal = insn.fields["literal"]
         if form.bits == 64:
-            wide = literal << 32 if form.is_float else literal - (literal >> 31 << 32) & MASK64 if form.signed else literal
+            wide = (
+                literal << 32 if form.is_float else literal - (literal >> 31 << 32) & MASK64 if form.signed else literal
+            )
             return np.uint64(wide).view(form.storage)
         return _from_bits(literal, form)
     if _FIRST_INLINE <= code <= _LAST_INLINE:

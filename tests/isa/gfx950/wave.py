@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from .decode import EXEC, FIRST_AGPR, M0, VCC
+from .formats import Array
 from .memory import Buffer
 
 if TYPE_CHECKING:
     from .machine import Rank
 
-Array = npt.NDArray[Any]
 
 LANES = 64
 LANE = np.arange(LANES)
@@ -67,14 +66,11 @@ class Wave:
     Attributes
     ----------
     v : dict
-        The vector register file [512, 64] by view: ``"u4"``, ``"i4"``, ``"f4"`` [512, 64], ``"u2"``, ``"i2"``, ``"f2"`` [512, 128] and
-        ``"u1"``, ``"i1"`` [512, 256]. Rows 256..511 are the accumulation registers.
-    s : list of int
-        Scalar registers by source code: 0..105, VCC at 106, M0 at 124, EXEC at 126.
-    mode : int
-        The MODE register.
-    exec : int
-        The EXEC mask; `mask` is the same as bool [64], or None when all lanes are active, and `lanes` the active lanes' numbers.
+        The vector register file [512, 64] by view: ``"u4"``, ``"i4"``, ``"f4"`` [512, 64], ``"u2"``, ``"i2"``,
+        ``"f2"`` [512, 128] and ``"u1"``, ``"i1"`` [512, 256]. Rows 256..511 are the accumulation registers. s : list
+        of int Scalar registers by source code: 0..105, VCC at 106, M0 at 124, EXEC at 126. mode : int The MODE
+        register. exec : int The EXEC mask; `mask` is the same as bool [64], or None when all lanes are active, and
+        `lanes` the active lanes' numbers.
     """
 
     __slots__ = ("exec", "lanes", "mask", "mode", "number", "pc", "s", "scc", "status", "v", "workgroup")
@@ -93,8 +89,11 @@ class Wave:
         """Set the EXEC mask and everything derived from it."""
         self.exec = mask
         self.s[EXEC], self.s[EXEC + 1] = mask & MASK32, mask >> 32
-        self.mask: Array | None = None if mask == ALL_LANES else lanes_of(mask)
-        self.lanes: Array = LANE if mask == ALL_LANES else np.flatnonzero(self.mask)
+        self.mask: Array | None = None
+        self.lanes: Array = LANE
+        if mask != ALL_LANES:
+            self.mask = lanes_of(mask)
+            self.lanes = np.flatnonzero(self.mask)
 
     @property
     def active(self) -> Array:
