@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from elftools.elf.elffile import ELFFile
@@ -148,14 +148,13 @@ def _image(elf: ELFFile) -> npt.NDArray[np.uint8]:
     return image
 
 
-def _metadata(elf: ELFFile) -> dict[str, list[dict[str, str]]]:
+def _metadata(elf: ELFFile) -> dict[str, Any]:
     for segment in elf.iter_segments():
         if not isinstance(segment, NoteSegment):
             continue
         for note in segment.iter_notes():
             if note["n_name"] == "AMDGPU" and int(note["n_type"]) == _NT_AMDGPU_METADATA:
-                unpacked: dict[str, list[dict[str, str]]] = msgpack.unpackb(note["n_descdata"])
-                return unpacked
+                return msgspec.msgpack.decode(note["n_descdata"], type=dict[str, Any])
     raise CodeObjectError("the ELF has no AMDGPU metadata note; expected a linked code object, not an object file")
 
 

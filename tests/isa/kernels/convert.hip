@@ -12,7 +12,8 @@ KERNEL widen(const u8* codes, f32* from_fp8, f32* from_bf8, f32* from_fp8_pair) 
   const u32 i = thread(), word = codes[i] << 16 | 0x3400;
   from_fp8[i] = __builtin_amdgcn_cvt_f32_fp8(word, 2);
   from_bf8[i] = __builtin_amdgcn_cvt_f32_bf8(word, 2);
-  from_fp8_pair[i] = __builtin_amdgcn_cvt_pk_f32_fp8(word, true)[0] + 0 * __builtin_amdgcn_cvt_pk_f32_fp8(word, false)[1];
+  from_fp8_pair[i] =
+      __builtin_amdgcn_cvt_pk_f32_fp8(word, true)[0] + 0 * __builtin_amdgcn_cvt_pk_f32_fp8(word, false)[1];
 }
 
 // four pairs to one word, each pair into its byte; and back
@@ -26,7 +27,8 @@ KERNEL fp4(const f32* in, const f32* scale, u32* packed, f32* back) {
   word = __builtin_amdgcn_cvt_scalef32_pk_fp4_f32(word, x[4], x[5], s, 2);
   word = __builtin_amdgcn_cvt_scalef32_pk_fp4_f32(word, x[6], x[7], s, 3);
   packed[i] = word;
-  const auto a = __builtin_amdgcn_cvt_scalef32_pk_f32_fp4(word, s, 0), b = __builtin_amdgcn_cvt_scalef32_pk_f32_fp4(word, s, 3);
+  const auto a = __builtin_amdgcn_cvt_scalef32_pk_f32_fp4(word, s, 0),
+             b = __builtin_amdgcn_cvt_scalef32_pk_f32_fp4(word, s, 3);
   back[4 * i] = a[0];
   back[4 * i + 1] = a[1];
   back[4 * i + 2] = b[0];

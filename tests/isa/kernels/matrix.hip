@@ -1,4 +1,5 @@
-// One matrix instruction of each kind with the operands in the layout of toolchain.md section 6.3, and with layouts that are wrong on purpose.
+// One matrix instruction of each kind with the operands in the layout of toolchain.md section 6.3, and with layouts
+// that are wrong on purpose.
 #include "device.h"
 
 using f32x4 = Vec<f32, 4>;
@@ -34,7 +35,7 @@ KERNEL fp4_product(const u8* a, const u8* a_scale, const u8* b, const u8* b_scal
   const u32 block = group;
 #endif
   constexpr int kFp4 = 4;
-  const f32x4 d = __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(x, y, f32x4{0, 0, 0, 0}, kFp4, kFp4, 0, a_scale[row * 4 + block], 0,
-                                                                   b_scale[row * 4 + group]);
+  const f32x4 d = __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
+      x, y, f32x4{0, 0, 0, 0}, kFp4, kFp4, 0, a_scale[row * 4 + block], 0, b_scale[row * 4 + group]);
   for (u32 r = 0; r < 4; ++r) c[(4 * group + r) * 16 + row] = d[r];
 }

@@ -1,4 +1,5 @@
-// Accesses to device memory: an access that can be made to leave its buffer, atomics of every kind, and accesses by byte and half-word.
+// Accesses to device memory: an access that can be made to leave its buffer, atomics of every kind, and accesses by
+// byte and half-word.
 #include "device.h"
 
 // y[i] = x[i] for i < size, and i = size too if built with ONE_TOO_FAR
@@ -38,7 +39,8 @@ KERNEL atomics(u32* words, u64* wide, f32* sum, f64* sum_wide, const u32* in, u3
   __hip_atomic_fetch_add(sum_wide, static_cast<f64>(x), __ATOMIC_RELAXED, kScope);
   // one thread of each wave after the other takes a ticket by compare and exchange
   u32 ticket = 0;
-  while (!__hip_atomic_compare_exchange_strong(words + 9, &ticket, ticket + 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED, kScope)) {
+  while (!__hip_atomic_compare_exchange_strong(words + 9, &ticket, ticket + 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                               kScope)) {
   }
   old[ticket] = thread();
   old[256 + thread()] = __hip_atomic_exchange(words + 10, thread(), __ATOMIC_RELAXED, kScope);

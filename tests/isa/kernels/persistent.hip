@@ -1,4 +1,5 @@
-// A persistent kernel: workgroups of one rank meet at a grid barrier, ranks exchange data and flags through each other's memory.
+// A persistent kernel: workgroups of one rank meet at a grid barrier, ranks exchange data and flags through each
+// other's memory.
 #include "device.h"
 
 constexpr u32 kMaxRanks = 8;
@@ -45,12 +46,14 @@ KERNEL persistent(Args args) {
     grid_barrier(self.counter, ++epoch * args.workgroups);
     if (thread() == 0) sum = 0;
     barrier();
-    for (u32 w = thread(); w < args.workgroups; w += 256) __hip_atomic_fetch_add(&sum, self.partial[w], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+    for (u32 w = thread(); w < args.workgroups; w += 256)
+      __hip_atomic_fetch_add(&sum, self.partial[w], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
     barrier();
     // workgroup 0 sends the sum to every rank, data before flag
     if (workgroup() == 0 && thread() < args.rank_count) {
       const Rank& peer = args.ranks[thread()];
-      __hip_atomic_store(&peer.inbox[(i % 2) * kMaxRanks + args.rank], sum, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+      __hip_atomic_store(&peer.inbox[(i % 2) * kMaxRanks + args.rank], sum, __ATOMIC_RELAXED,
+                         __HIP_MEMORY_SCOPE_SYSTEM);
       __hip_atomic_store(&peer.flags[args.rank * kLineWords], i + 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
       wait_for<__HIP_MEMORY_SCOPE_SYSTEM>(&self.flags[thread() * kLineWords], i + 1);
     }
