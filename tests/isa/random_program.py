@@ -12,12 +12,15 @@ import random
 PRELUDE = """
 using u8 = unsigned char; using u16 = unsigned short; using u32 = unsigned; using u64 = unsigned long;
 using i16 = short; using i32 = int; using i64 = long; using f16 = _Float16; using f32 = float; using f64 = double;
+using i16x2 = i16 __attribute__((ext_vector_type(2)));
 using u16x2 = u16 __attribute__((ext_vector_type(2)));
 using f16x2 = f16 __attribute__((ext_vector_type(2)));
 using f32x2 = f32 __attribute__((ext_vector_type(2)));
 template <class T, class F> FN T bits(F x) { return __builtin_bit_cast(T, x); }
 FN u64 word(u32 x) { return x; }
 FN u64 word(i32 x) { return static_cast<u32>(x); }
+FN u64 word(u16 x) { return x; }
+FN u64 word(i16 x) { return static_cast<u16>(x); }
 FN u64 word(u64 x) { return x; }
 FN u64 word(i64 x) { return static_cast<u64>(x); }
 FN u64 word(f16 x) { return x != x ? 0x7e00 : bits<u16>(x); }
@@ -25,12 +28,53 @@ FN u64 word(f32 x) { return x != x ? 0x7fc00000 : bits<u32>(x); }
 FN u64 word(f64 x) { return x != x ? 0x7ff8000000000000 : bits<u64>(x); }
 FN i32 whole(f32 x) { return x > -2e9f && x < 2e9f ? static_cast<i32>(x) : 7; }
 FN u32 whole_unsigned(f32 x) { return x >= 0.0f && x < 4e9f ? static_cast<u32>(x) : 9; }
+FN u32 whole_unsigned(f64 x) { return x >= 0.0 && x < 4e9 ? static_cast<u32>(x) : 9; }
 FN i32 whole(f64 x) { return x > -2e9 && x < 2e9 ? static_cast<i32>(x) : 7; }
 """
 FLOATS = ("f16", "f32", "f64")
 # operations by result type: a template over operands of the types that follow it
 _OPERATIONS: dict[str, list[tuple[str, ...]]] = {
     "u32": [
+        ("~({} & {})", "u32", "u32"),
+        ("~({} | {})", "u32", "u32"),
+        ("~({} ^ {})", "u32", "u32"),
+        ("{} & ~{}", "u32", "u32"),
+        ("{} | ~{}", "u32", "u32"),
+        ("{} | 1u << ({} & 31)", "u32", "u32"),
+        ("{} & ~(1u << ({} & 31))", "u32", "u32"),
+        ("(1u << ({} & 31)) - 1", "u32"),
+        ("((1u << ({} & 31)) - 1) << ({} & 31)", "u32", "u32"),
+        ("__builtin_ctz(~{} | 0x80000000u)", "u32"),
+        ("{} >> ({} & 31) & ((1u << ({} & 31)) - 1)", "u32", "u32", "u32"),
+        ("__builtin_elementwise_max(__builtin_elementwise_max({}, {}), {})", "u32", "u32", "u32"),
+        ("__builtin_elementwise_min(__builtin_elementwise_min({}, {}), {})", "u32", "u32", "u32"),
+        ("__builtin_elementwise_min(__builtin_elementwise_max({}, 100u), 70000u)", "u32"),
+        ("__builtin_elementwise_max({}, {})", "u32", "u32"),
+        ("static_cast<u64>({} & 0xffffff) * ({} & 0xffffff) >> 32", "u32", "u32"),
+        ("static_cast<u32>(static_cast<u64>({}) << 32 >> 8 | {} >> 8)", "u32", "u32"),
+        ("({} << 24 | {} >> 8)", "u32", "u32"),
+        ("{0} > {1} ? {0} - {1} + {2} : {1} - {0} + {2}", "u32", "u32", "u32"),
+        (
+            "({0} & 0xff) * ({1} & 0xff) + ({0} >> 8 & 0xff) * ({1} >> 8 & 0xff) + ({0} >> 16 & 0xff) * ({1} >> 16 & 0xff) "
+            "+ ({0} >> 24) * ({1} >> 24) + {2}",
+            "u32",
+            "u32",
+            "u32",
+        ),
+        ("bits<u32>(static_cast<u16x2>(bits<u16x2>({}) - bits<u16x2>({})))", "u32", "u32"),
+        ("bits<u32>(static_cast<u16x2>(bits<u16x2>({}) * bits<u16x2>({}) + bits<u16x2>({})))", "u32", "u32", "u32"),
+        ("bits<u32>(static_cast<u16x2>(bits<u16x2>({}) << (bits<u16x2>({}) & static_cast<u16>(15))))", "u32", "u32"),
+        ("bits<u32>(static_cast<i16x2>(bits<i16x2>({}) >> static_cast<i16>(5)))", "u32"),
+        ("bits<u32>(__builtin_elementwise_max(bits<u16x2>({}), bits<u16x2>({})))", "u32", "u32"),
+        ("bits<u32>(__builtin_elementwise_min(bits<u16x2>({}), bits<u16x2>({})))", "u32", "u32"),
+        ("bits<u32>(__builtin_elementwise_max(bits<i16x2>({}), bits<i16x2>({})))", "u32", "u32"),
+        ("bits<u32>(__builtin_elementwise_min(bits<i16x2>({}), bits<i16x2>({})))", "u32", "u32"),
+        ("{} & 0xffff | {} << 16", "u32", "u32"),
+        ("{} & 0xffff | {} & 0xffff0000u", "u32", "u32"),
+        ("{} >> 16 | {} & 0xffff0000u", "u32", "u32"),
+        ("static_cast<u32>({})", "u16"),
+        ("__builtin_bitreverse64({}) >> 32", "u64"),
+        ("whole_unsigned({})", "f64"),
         *((f"{{}} {op} {{}}", "u32", "u32") for op in "+-*&|^"),
         ("{} << ({} & 31)", "u32", "u32"),
         ("{} >> ({} & 31)", "u32", "u32"),
@@ -69,6 +113,14 @@ _OPERATIONS: dict[str, list[tuple[str, ...]]] = {
         ("__builtin_isinf({}) + 2 * __builtin_isnormal({})", "f32", "f32"),
     ],
     "i32": [
+        ("static_cast<i32>({})", "i16"),
+        ("__builtin_elementwise_max(__builtin_elementwise_max({}, {}), {})", "i32", "i32", "i32"),
+        ("__builtin_elementwise_min(__builtin_elementwise_min({}, {}), {})", "i32", "i32", "i32"),
+        ("__builtin_elementwise_min(__builtin_elementwise_max({}, -5000), 7000)", "i32"),
+        ("{} < 0 ? ~{} : __builtin_clz({} | 1)", "i32", "i32", "u32"),
+        ("__builtin_elementwise_add_sat({}, {})", "i32", "i32"),
+        ("__builtin_elementwise_sub_sat({}, {})", "i32", "i32"),
+        ("static_cast<i32>(static_cast<u32>({}) << 16) >> 20", "i32"),
         ("static_cast<i32>({})", "u32"),
         ("{} >> ({} & 31)", "i32", "u32"),
         ("static_cast<signed char>({})", "i32"),
@@ -84,6 +136,14 @@ _OPERATIONS: dict[str, list[tuple[str, ...]]] = {
         ("whole({})", "f64"),
     ],
     "u64": [
+        ("~({} ^ {})", "u64", "u64"),
+        ("~({} & {})", "u64", "u64"),
+        ("~({} | {})", "u64", "u64"),
+        ("~{}", "u64"),
+        ("{} & ~{}", "u64", "u64"),
+        ("{} | 1ul << ({} & 63)", "u64", "u32"),
+        ("(1ul << ({} & 63)) - 1", "u32"),
+        ("{} >> ({} & 63) & 0x3fffffffff", "u64", "u32"),
         *((f"{{}} {op} {{}}", "u64", "u64") for op in "+-*&|^"),
         ("{} << ({} & 63)", "u64", "u32"),
         ("{} >> ({} & 63)", "u64", "u32"),
@@ -101,7 +161,36 @@ _OPERATIONS: dict[str, list[tuple[str, ...]]] = {
         ("static_cast<i64>({}) * {}", "i32", "i32"),
         ("{} == {} ? {} : {}", "i64", "i64", "i64", "i64"),
     ],
+    "u16": [
+        *((f"static_cast<u16>({{}} {op} {{}})", "u16", "u16") for op in "+-&|^"),
+        ("static_cast<u16>(static_cast<u32>({}) * {})", "u16", "u16"),
+        ("static_cast<u16>(static_cast<u32>({}) * {} + {})", "u16", "u16", "u16"),
+        ("static_cast<u16>({} << ({} & 15))", "u16", "u16"),
+        ("static_cast<u16>({} >> ({} & 15))", "u16", "u16"),
+        ("__builtin_elementwise_max({}, {})", "u16", "u16"),
+        ("__builtin_elementwise_min({}, {})", "u16", "u16"),
+        ("__builtin_elementwise_add_sat({}, {})", "u16", "u16"),
+        ("{} < {} ? {} : {}", "u16", "u16", "u16", "u16"),
+        ("static_cast<u16>({} >> 16)", "u32"),
+        ("static_cast<u16>({})", "i16"),
+    ],
+    "i16": [
+        ("static_cast<i16>({})", "u16"),
+        ("static_cast<i16>({} >> ({} & 15))", "i16", "u16"),
+        ("__builtin_elementwise_max({}, {})", "i16", "i16"),
+        ("__builtin_elementwise_min({}, {})", "i16", "i16"),
+        ("{} < {} ? {} : {}", "i16", "i16", "i16", "i16"),
+    ],
     "f16": [
+        ("__builtin_elementwise_floor({})", "f16"),
+        ("__builtin_elementwise_ceil({})", "f16"),
+        ("__builtin_elementwise_trunc({})", "f16"),
+        ("__builtin_elementwise_rint({})", "f16"),
+        ("__builtin_elementwise_max({}, {}) + static_cast<f16>(0)", "f16", "f16"),
+        ("__builtin_elementwise_min({}, {}) + static_cast<f16>(0)", "f16", "f16"),
+        ("static_cast<f16>({})", "i16"),
+        ("static_cast<f16>({})", "u16"),
+        ("bits<f16x2>(bits<u32>(static_cast<f16x2>(bits<f16x2>({}) * bits<f16x2>({}))))[0]", "u32", "u32"),
         *((f"{{}} {op} {{}}", "f16", "f16") for op in "+-*"),
         ("-{}", "f16"),
         ("__builtin_elementwise_abs({})", "f16"),
@@ -114,6 +203,17 @@ _OPERATIONS: dict[str, list[tuple[str, ...]]] = {
         ("{} < {} ? {} : {}", "f16", "f16", "f16", "f16"),
     ],
     "f32": [
+        ("__builtin_fmaxf({}, {}) + 0.0f", "f32", "f32"),
+        ("__builtin_fminf({}, {}) + 0.0f", "f32", "f32"),
+        ("__builtin_fmaxf(__builtin_fmaxf({}, {}), {}) + 0.0f", "f32", "f32", "f32"),
+        ("__builtin_fminf(__builtin_fminf({}, {}), {}) + 0.0f", "f32", "f32", "f32"),
+        ("__builtin_fminf(__builtin_fmaxf({}, 0.5f), 3.0f)", "f32"),
+        ("{} * 2.0f", "f32"),
+        ("__builtin_fmaf({}, {}, 1234.5f)", "f32", "f32"),
+        ("__builtin_fmaf({}, 17.25f, {})", "f32", "f32"),
+        ("static_cast<f32>({} >> 8 & 0xff)", "u32"),
+        ("static_cast<f32>({} >> 16 & 0xff)", "u32"),
+        ("static_cast<f32>({})", "i16"),
         *((f"{{}} {op} {{}}", "f32", "f32") for op in "+-*/"),
         ("__builtin_fmaf({}, {}, {})", "f32", "f32", "f32"),
         ("__builtin_fmaf({}, -{}, __builtin_fabsf({}))", "f32", "f32", "f32"),
@@ -138,6 +238,11 @@ _OPERATIONS: dict[str, list[tuple[str, ...]]] = {
         ("static_cast<f32x2>(f32x2{{{}, {}}} + f32x2{{{}, {}}})[1]", "f32", "f32", "f32", "f32"),
     ],
     "f64": [
+        ("__builtin_ceil({})", "f64"),
+        ("__builtin_trunc({})", "f64"),
+        ("__builtin_fmax({}, {}) + 0.0", "f64", "f64"),
+        ("__builtin_fmin({}, {}) + 0.0", "f64", "f64"),
+        ("static_cast<f64>({})", "u64"),
         *((f"{{}} {op} {{}}", "f64", "f64") for op in "+-*/"),
         ("__builtin_fma({}, {}, {})", "f64", "f64", "f64"),
         ("-{}", "f64"),
@@ -224,6 +329,8 @@ class Writer:
 
 _CONVERSIONS = {
     ("i32", "u32"): "static_cast<i32>({})",
+    ("u16", "u32"): "static_cast<u16>({})",
+    ("i16", "u16"): "static_cast<i16>({})",
     ("u64", "u32"): "static_cast<u64>({0}) * 0x100000001 ^ {0}",
     ("i64", "u64"): "static_cast<i64>({})",
     ("f32", "u32"): "bits<f32>({})",

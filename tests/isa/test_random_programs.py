@@ -13,8 +13,8 @@ from .random_program import INPUTS, PRELUDE, Writer
 
 pytestmark = pytest.mark.isa
 
-PROGRAMS = 24
-STATEMENTS = 70
+PROGRAMS = 40
+STATEMENTS = 90
 THREADS = 128
 
 _UNIFORMS = ", ".join(f"u32 uniform{i}" for i in range(INPUTS))

@@ -100,6 +100,7 @@ INTEGER: dict[str, Callable[..., Any]] = {
     "v_mad_u32_u16": lambda a, b, c: a.astype(np.uint32) * b + c,
     "v_mad_i32_i16": lambda a, b, c: a.astype(np.int32) * b + c,
     "v_mad_u16": lambda a, b, c: a * b + c,
+    "v_mad_legacy_u16": lambda a, b, c: a * b + c,
     "v_mad_i16": lambda a, b, c: a * b + c,
     "v_max3_u32": lambda a, b, c: np.maximum(np.maximum(a, b), c),
     "v_max3_i32": lambda a, b, c: np.maximum(np.maximum(a, b), c),
