@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from .gfx950 import BudgetError, Launch, Memory, Module, run
+from .gfx950 import BudgetError, Launch, Memory, Module, TrapError, run
 from .harness import hip_module, run_kernel
 
 pytestmark = pytest.mark.isa
@@ -163,6 +163,17 @@ def test_narrow_lds_accesses(rng: np.random.Generator) -> None:
         assert out[thread].tolist() == expected
 
 
+def test_halves_of_registers(rng: np.random.Generator) -> None:
+    x, out = rng.integers(0, 2**32, THREADS, np.uint32), np.zeros((THREADS, 3), np.uint32)
+    run_kernel(hip_module("lds"), "halves", x, out)
+    thread = np.arange(THREADS)
+    low, high = x[thread ^ 5], x[thread ^ 70]
+    np.testing.assert_array_equal(out[:, 0], low >> 8 & 0xFFFF | (high >> 8 & 0xFFFF) << 16)
+    np.testing.assert_array_equal(out[:, 1], low & 0xFF | (high & 0xFF) << 16)
+    extended = np.stack([low, high], 1).astype(np.int8).astype(np.int16)
+    np.testing.assert_array_equal(out[:, 2].copy().view(np.int16).reshape(-1, 2), extended)
+
+
 # ---- device memory
 
 
@@ -235,6 +246,22 @@ def test_addresses_pass_32_bits() -> None:
     kernarg = module.kernels["pool_row"].kernarg(pool, memory.place(y), slot, row_words)
     run([Launch(module, "pool_row", kernarg, 1, THREADS)], memory)
     np.testing.assert_array_equal(y, x[:THREADS])
+
+
+def test_a_table_in_the_code_object(rng: np.random.Generator) -> None:
+    index, out = rng.integers(0, 2**32, THREADS, np.uint32), np.zeros(THREADS, np.uint32)
+    counts = run_kernel(hip_module("memory"), "table_lookup", index, out)
+    primes = [n for n in range(2, 54) if all(n % d for d in range(2, n))]
+    assert out.tolist() == [primes[i % 16] for i in index]
+    assert counts.instructions["s_getpc_b64"] > 0
+
+
+def test_a_trap_is_an_error() -> None:
+    x = np.arange(THREADS, dtype=np.uint32) + 1000
+    run_kernel(hip_module("memory"), "trap", x)
+    x[77] = 7
+    with pytest.raises(TrapError, match=r"s_trap at .*wave 1\): s_trap 2"):
+        run_kernel(hip_module("memory"), "trap", x)
 
 
 # ---- conversions

@@ -63,3 +63,19 @@ KERNEL narrow(const u32* in, u32* out) {
   out[4 * thread() + 2] = *reinterpret_cast<const short*>(other + 8);
   out[4 * thread() + 3] = other[15];
 }
+
+// halves and bytes of words that come from different places
+KERNEL halves(const u32* in, u32* out) {
+  LDS u16 words[kThreads];
+  LDS u8 bytes[kThreads];
+  words[thread()] = in[thread()] >> 8;
+  bytes[thread()] = in[thread()];
+  barrier();
+  const u32 i = thread() ^ 5, j = thread() ^ 70;
+  using Pair = Vec<u16, 2>;
+  out[3 * thread()] = __builtin_bit_cast(u32, Pair{words[i], words[j]});
+  out[3 * thread() + 1] = __builtin_bit_cast(u32, Pair{bytes[i], bytes[j]});
+  using Signed = Vec<short, 2>;
+  const auto* signed_bytes = reinterpret_cast<const signed char*>(bytes);
+  out[3 * thread() + 2] = __builtin_bit_cast(u32, Signed{signed_bytes[i], signed_bytes[j]});
+}

@@ -78,3 +78,13 @@ KERNEL buffer_copy(const u32* x, u32* y, u32 bytes) {
   const auto value = __builtin_amdgcn_raw_buffer_load_b64(from, thread() * 8, 0, 0);
   __builtin_amdgcn_raw_buffer_store_b64(value + 1, to, thread() * 8, 0, 0);
 }
+
+// a table in the code object, whose address is relative to the program counter
+KERNEL table_lookup(const u32* index, u32* out) {
+  constexpr u32 kPrimes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53};
+  out[thread()] = kPrimes[index[thread()] % 16];
+}
+
+KERNEL trap(const u32* x) {
+  if (x[thread()] == 7) __builtin_trap();
+}
