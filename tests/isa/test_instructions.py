@@ -136,6 +136,7 @@ VECTOR = [
         "v_add_u32_sdwa %[d], sext(%[a]), %[b] dst_sel:BYTE_1 dst_unused:UNUSED_PAD src0_sel:BYTE_3 src1_sel:WORD_0",
         lambda a, b, c, old: ((a.view(np.int32) >> 24) + (b & 0xFFFF).astype(np.int64) & 0xFF) << 8,
     ),
+    Case("v_subrev_f32 %[d], %[a], %[b]", lambda a, b, c, old: bits(f32(b) - f32(a))),
     Case("v_swap_b32 %[d], %[a]", lambda a, b, c, old: a),
     Case("v_accvgpr_write_b32 a0, %[a]\\n v_accvgpr_mov_b32 a1, a0\\n s_nop 7\\n v_accvgpr_read_b32 %[d], a1", lambda a, b, c, old: a),
     Case("v_mov_b32_sdwa %[d], %[a] dst_sel:DWORD src0_sel:WORD_1", lambda a, b, c, old: a >> 16),
@@ -155,6 +156,10 @@ SCALAR = [
     Case("s_nand_b32 %[d], %[a], %[b]", lambda a, b, c, old: ~(a & b)),
     Case("s_nor_b32 %[d], %[a], %[b]", lambda a, b, c, old: ~(a | b)),
     Case("s_xnor_b32 %[d], %[a], %[b]", lambda a, b, c, old: ~(a ^ b)),
+    Case("s_nand_b64 %[d], %[d], exec", lambda a, b, c, old: ~old, True),
+    Case("s_nor_b64 %[d], %[d], -16", lambda a, b, c, old: ~(old | -16), True),
+    Case("s_xnor_b64 %[d], %[d], 9", lambda a, b, c, old: ~(old ^ 9), True),
+    Case("s_bfe_u64 %[d], %[d], 0x1c0005", lambda a, b, c, old: old >> 5 & (1 << 28) - 1, True),
     Case("s_pack_ll_b32_b16 %[d], %[a], %[b]", lambda a, b, c, old: a & 0xFFFF | (b & 0xFFFF) << 16),
     Case("s_pack_lh_b32_b16 %[d], %[a], %[b]", lambda a, b, c, old: a & 0xFFFF | b >> 16 << 16),
     Case("s_pack_hh_b32_b16 %[d], %[a], %[b]", lambda a, b, c, old: a >> 16 | b >> 16 << 16),
@@ -180,7 +185,7 @@ def toward_zero(x: Array) -> Array:
 def kernel(number: int, case: Case, register: str) -> str:
     """A kernel of one instruction; the scalar variant moves its operands to scalar registers."""
     word = "u64" if case.wide else "u32"
-    fetch = "{}" if register == "v" else "__builtin_amdgcn_readfirstlane({})"
+    fetch = "{}" if register == "v" else "static_cast<u32>(__builtin_amdgcn_readfirstlane({}))"
     operands = ", ".join(f'[{name}] "{register}"({fetch.format(f"{name}[i]")})' for name in "abc")
     # an input that is changed has to be an output
     swapped = "u32 x = a[i];" if case.text.startswith("v_swap") else ""

@@ -140,10 +140,11 @@ def test_tree_reduction(rng: np.random.Generator, seed: int) -> None:
 
 def test_lds_atomics(rng: np.random.Generator) -> None:
     x = rng.integers(5, 1000, THREADS, np.uint32)
-    out, total = np.zeros(LANES + THREADS + 1, np.uint32), np.zeros(1, np.float32)
+    out, total = np.zeros(LANES + 2 * THREADS + 1, np.uint32), np.zeros(1, np.float32)
     run_kernel(hip_module("lds"), "counts", x, out, total)
     np.testing.assert_array_equal(out[:LANES], np.bincount(x % LANES, minlength=LANES))
-    assert sorted(out[LANES : LANES + THREADS].tolist()) == [*range(THREADS)]
+    for tickets in out[LANES:-1].reshape(2, THREADS):
+        assert sorted(tickets.tolist()) == [*range(THREADS)]
     assert out[-1] == x.min()
     assert total[0] == x.sum()
 
@@ -312,6 +313,18 @@ def test_scaled_fp4(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(codes, expected.view(np.uint8))
     values = np.ldexp(expected.astype(np.float32), exponent[:, None])
     np.testing.assert_array_equal(back, values[:, [0, 1, 6, 7]])
+
+
+def test_scaled_fp4_of_bf16(rng: np.random.Generator) -> None:
+    exponent = rng.integers(-20, 20, THREADS)
+    x = np.ldexp(rng.normal(size=(THREADS, 4), scale=3), exponent[:, None]).astype(ml_dtypes.bfloat16)
+    scale, packed, back = np.ldexp(1.0, exponent).astype(np.float32), *np.zeros((2, THREADS), np.uint32)
+    run_kernel(hip_module("convert"), "fp4_bf16", x.view(np.uint32), scale, packed, back)
+    expected = np.ldexp(x.astype(np.float32), -exponent[:, None]).astype(ml_dtypes.float4_e2m1fn)
+    codes = packed[:, None] >> np.array([0, 4, 16, 20], np.uint32) & 15
+    np.testing.assert_array_equal(codes, expected.view(np.uint8))
+    values = np.ldexp(expected.astype(np.float32), exponent[:, None])[:, 2:]
+    np.testing.assert_array_equal(back.view(ml_dtypes.bfloat16).reshape(-1, 2).astype(np.float32), values)
 
 
 def test_functions(rng: np.random.Generator) -> None:

@@ -40,7 +40,16 @@ def pointers(**kinds: str) -> tuple[tuple[str, str], ...]:
 
 
 @pytest.mark.parametrize("nonkdim", [16, 32])
-@pytest.mark.parametrize(("kind", "dtype"), [("bf16", ml_dtypes.bfloat16), ("fp16", np.float16), ("fp32", np.float32)])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("bf16", ml_dtypes.bfloat16),
+        ("fp16", np.float16),
+        ("fp32", np.float32),
+        ("fp8e4nv", ml_dtypes.float8_e4m3fn),
+        ("fp8e5", ml_dtypes.float8_e5m2),
+    ],
+)
 def test_dot(rng: np.random.Generator, nonkdim: int, kind: str, dtype: Any) -> None:
     depth = 128
     compiled = kernels.compile_kernel(
@@ -54,14 +63,19 @@ def test_dot(rng: np.random.Generator, nonkdim: int, kind: str, dtype: Any) -> N
     counts = execute(compiled, a, b, c)
     # small integers: every order of summation is exact
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
-    shape = {
-        ("bf16", 16): "16x16x32_bf16",
-        ("bf16", 32): "32x32x16_bf16",
-        ("fp16", 16): "16x16x32_f16",
-        ("fp16", 32): "32x32x16_f16",
+    names = {
+        ("fp8e4nv", 16): "v_mfma_f32_16x16x32_fp8_fp8",
+        ("fp8e4nv", 32): "v_mfma_f32_32x32x64_f8f6f4",
+        ("fp8e5", 16): "v_mfma_f32_16x16x32_bf8_bf8",
+        ("fp8e5", 32): "v_mfma_f32_32x32x64_f8f6f4",
+        ("bf16", 16): "v_mfma_f32_16x16x32_bf16",
+        ("bf16", 32): "v_mfma_f32_32x32x16_bf16",
+        ("fp16", 16): "v_mfma_f32_16x16x32_f16",
+        ("fp16", 32): "v_mfma_f32_32x32x16_f16",
+        ("fp32", 16): "v_mfma_f32_16x16x4_f32",
+        ("fp32", 32): "v_mfma_f32_32x32x2_f32",
     }
-    if kind != "fp32":
-        assert counts.instructions[f"v_mfma_f32_{shape[kind, nonkdim]}"] > 0
+    assert counts.instructions[names[kind, nonkdim]] > 0
 
 
 def test_dot_with_a_transposing_load(rng: np.random.Generator) -> None:

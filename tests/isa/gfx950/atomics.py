@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .formats import Array, bf16_decode, bf16_encode
+from .formats import Array
 
 
 class Updatable(Protocol):
@@ -55,27 +55,6 @@ class Atomic:
         return words
 
 
-def _increment(old: Any, limit: Any) -> Any:
-    return 0 if old >= limit else old + type(old)(1)
-
-
-def _decrement(old: Any, limit: Any) -> Any:
-    return limit if old == 0 or old > limit else old - type(old)(1)
-
-
-def _packed(add: Callable[[Array, Array], Array]) -> Callable[[Any, Any], Any]:
-    """An operation on the two halves of a word, given as uint16 [2]."""
-    return lambda old, x: add(np.atleast_1d(old).view(np.uint16), np.atleast_1d(x).view(np.uint16)).view(np.uint32)[0]
-
-
-def _add_f16(a: Array, b: Array) -> Array:
-    return (a.view(np.float16) + b.view(np.float16)).view(np.uint16)
-
-
-def _add_bf16(a: Array, b: Array) -> Array:
-    return bf16_encode(bf16_decode(a) + bf16_decode(b))
-
-
 _INTEGER: dict[str, tuple[str, Callable[..., Any]]] = {
     "swap": ("u", lambda old, x: x),
     "add": ("u", lambda old, x: old + x),
@@ -87,8 +66,6 @@ _INTEGER: dict[str, tuple[str, Callable[..., Any]]] = {
     "and": ("u", lambda old, x: old & x),
     "or": ("u", lambda old, x: old | x),
     "xor": ("u", lambda old, x: old ^ x),
-    "inc": ("u", _increment),
-    "dec": ("u", _decrement),
 }
 # by the name after "global_atomic_"; cmpswap brings the new element first, then the expected one
 ATOMICS: dict[str, Atomic] = {
@@ -98,10 +75,6 @@ ATOMICS: dict[str, Atomic] = {
     "cmpswap_x2": Atomic("u8", lambda old, new, expected: new if old == expected else old, 2),
     "add_f32": Atomic("f4", lambda old, x: old + x),
     "add_f64": Atomic("f8", lambda old, x: old + x),
-    "min_f64": Atomic("f8", np.fmin),
-    "max_f64": Atomic("f8", np.fmax),
-    "pk_add_f16": Atomic("u4", _packed(_add_f16)),
-    "pk_add_bf16": Atomic("u4", _packed(_add_bf16)),
 }
 # what the LDS unit calls them, and the type in their names
 _LDS_NAMES: dict[str, tuple[str, str]] = {
@@ -115,8 +88,6 @@ _LDS_NAMES: dict[str, tuple[str, str]] = {
     "and": ("and", "b"),
     "or": ("or", "b"),
     "xor": ("xor", "b"),
-    "inc": ("inc", "u"),
-    "dec": ("dec", "u"),
 }
 # by the name after "ds_", "_rtn" removed; cmpst brings the expected element first, then the new one
 LDS_ATOMICS: dict[str, Atomic] = {
@@ -128,9 +99,4 @@ LDS_ATOMICS: dict[str, Atomic] = {
     "cmpst_b32": Atomic("u4", lambda old, expected, new: new if old == expected else old, 2),
     "cmpst_b64": Atomic("u8", lambda old, expected, new: new if old == expected else old, 2),
     "add_f32": Atomic("f4", lambda old, x: old + x),
-    "add_f64": Atomic("f8", lambda old, x: old + x),
-    "min_f32": Atomic("f4", np.fmin),
-    "max_f32": Atomic("f4", np.fmax),
-    "pk_add_f16": Atomic("u4", _packed(_add_f16)),
-    "pk_add_bf16": Atomic("u4", _packed(_add_bf16)),
 }

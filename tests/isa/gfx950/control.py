@@ -11,21 +11,13 @@ from collections.abc import Callable
 from .decode import WORD_BYTES, Instruction
 from .errors import TrapError
 from .lanes import Step
-from .sources import scalar_bits, scalar_source, signed
+from .sources import signed
 from .wave import MODE_FP16_OVERFLOW, Status, Wave
 
 _NO_EFFECT = {
     "s_nop",
     "s_waitcnt",
     "s_setprio",
-    "s_sethalt",
-    "s_dcache_inv",
-    "s_dcache_wb",
-    "s_icache_inv",
-    "s_wakeup",
-    "s_incperflevel",
-    "s_decperflevel",
-    "s_ttracedata",
     "buffer_inv",
     "buffer_wbl2",
 }
@@ -82,26 +74,6 @@ def _get_pc(insn: Instruction) -> Step:
     return lambda wave: wave.set_scalar(register, wave.workgroup.rank.module.base + following, 2)
 
 
-def _set_pc(insn: Instruction) -> Step:
-    read = scalar_source(insn, insn.operands["ssrc0"])
-
-    def step(wave: Wave) -> None:
-        wave.pc = read(wave) - wave.workgroup.rank.module.base
-
-    return step
-
-
-def _swap_pc(insn: Instruction) -> Step:
-    save, jump = _get_pc(insn), scalar_bits(insn.operands["ssrc0"].index)
-
-    def step(wave: Wave) -> None:
-        target = jump(wave)
-        save(wave)
-        wave.pc = target - wave.workgroup.rank.module.base
-
-    return step
-
-
 def _clock(insn: Instruction) -> Step:
     """A clock that every executed wave instruction of the machine advances by one."""
     register = insn.operands["sdata"].index
@@ -134,13 +106,10 @@ def _get_register(insn: Instruction) -> Step:
 def _set_register(insn: Instruction) -> Step:
     """Of MODE only the bit that makes narrow conversions saturate may change."""
     number, offset, mask = _register_field(insn)
-    literal = insn.fields.get("literal", 0)
-    read = (
-        (lambda wave: literal) if insn.mnemonic == "s_setreg_imm32_b32" else scalar_source(insn, insn.operands["sdst"])
-    )
+    value = insn.fields["literal"]
 
     def step(wave: Wave) -> None:
-        mode = wave.mode & ~(mask << offset) | (read(wave) & mask) << offset
+        mode = wave.mode & ~(mask << offset) | (value & mask) << offset
         if number != _MODE or (mode ^ wave.mode) & ~MODE_FP16_OVERFLOW:
             raise insn.unknown(f"hardware register {number} set to {mode:#x}")
         wave.mode = mode
@@ -157,12 +126,9 @@ def _trap(insn: Instruction) -> Step:
 
 _OTHER: dict[str, Callable[[Instruction], Step]] = {
     "s_getpc_b64": _get_pc,
-    "s_setpc_b64": _set_pc,
-    "s_swappc_b64": _swap_pc,
     "s_memtime": _clock,
     "s_memrealtime": _clock,
     "s_getreg_b32": _get_register,
-    "s_setreg_b32": _set_register,
     "s_setreg_imm32_b32": _set_register,
     "s_trap": _trap,
 }

@@ -50,7 +50,6 @@ _CONVERT: dict[str, Callable[..., Any]] = {
     "v_cvt_f32_fp8": lambda x: x,
     "v_cvt_f32_bf8": lambda x: x,
     "v_cvt_pk_f32_fp8": lambda x: x,
-    "v_cvt_pk_f32_bf8": lambda x: x,
     "v_cvt_pk_i16_i32": lambda a, b: np.clip(_pair(a, b), -0x8000, 0x7FFF),
     "v_cvt_pk_u16_u32": lambda a, b: np.minimum(_pair(a, b), 0xFFFF),
 }

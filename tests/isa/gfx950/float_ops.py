@@ -3,8 +3,7 @@
 A function gets its sources as arrays of the operand's number format (see sources.py) and returns the result, which
 results.py rounds to the format of the destination.
 
-The approximate instructions of the hardware (v_exp_f32, v_log_f32, v_rcp_f32, v_rsq_f32, v_sqrt_f32, v_sin_f32,
-v_cos_f32; 1 ulp) are correctly rounded here, and flush denormals in and out: LLVM scales around them because they do.
+The approximate instructions of the hardware (v_exp_f32, v_log_f32, v_rcp_f32, v_rsq_f32, v_sqrt_f32; 1 ulp) are correctly rounded here, and flush denormals in and out: LLVM scales around them because they do.
 """
 
 from __future__ import annotations
@@ -68,37 +67,35 @@ def _dot(a: Any, b: Any, c: Any) -> Any:
     return c + (a.astype(np.float64) * b).sum(0)
 
 
-# the operations that exist for each width
-_BY_WIDTH: dict[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "subrev": lambda a, b: b - a,
-    "mul": lambda a, b: a * b,
-    "fma": fma,
-    "max": _maximum,
-    "min": _minimum,
-    "max3": lambda a, b, c: _maximum(_maximum(a, b), c),
-    "min3": lambda a, b, c: _minimum(_minimum(a, b), c),
-    "med3": _median,
-    "maximum3": lambda a, b, c: np.maximum(np.maximum(a, b), c),
-    "minimum3": lambda a, b, c: np.minimum(np.minimum(a, b), c),
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "trunc": np.trunc,
-    "rndne": np.rint,
-    "fract": lambda x: x - np.floor(x),
-    "frexp_mant": _frexp_mantissa,
-    "div_fixup": div_fixup,
+# operations of several widths
+_BY_WIDTH: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
+    "add": (("f16", "f32", "f64"), lambda a, b: a + b),
+    "sub": (("f16", "f32"), lambda a, b: a - b),
+    "subrev": (("f16", "f32"), lambda a, b: b - a),
+    "mul": (("f16", "f32", "f64"), lambda a, b: a * b),
+    "fma": (("f16", "f32", "f64"), fma),
+    "fmac": (("f32", "f64"), fma),
+    "max": (("f16", "f32", "f64"), _maximum),
+    "min": (("f16", "f32", "f64"), _minimum),
+    "floor": (("f16", "f32", "f64"), np.floor),
+    "ceil": (("f16", "f32", "f64"), np.ceil),
+    "trunc": (("f16", "f32", "f64"), np.trunc),
+    "rndne": (("f16", "f32", "f64"), np.rint),
+    "ldexp": (("f32", "f64"), np.ldexp),
+    "div_fixup": (("f32", "f64"), div_fixup),
 }
 
 FLOAT: dict[str, Callable[..., Any]] = {
-    **{f"v_{name}_{kind}": function for name, function in _BY_WIDTH.items() for kind in ("f16", "f32", "f64")},
-    "v_ldexp_f32": np.ldexp,
-    "v_ldexp_f64": np.ldexp,
-    "v_fmac_f32": fma,
-    "v_fmac_f64": fma,
+    **{f"v_{name}_{kind}": function for name, (kinds, function) in _BY_WIDTH.items() for kind in kinds},
     "v_fmaak_f32": fma,
     "v_fmamk_f32": lambda a, b, k: fma(a, k, b),
+    "v_max3_f32": lambda a, b, c: _maximum(_maximum(a, b), c),
+    "v_min3_f32": lambda a, b, c: _minimum(_minimum(a, b), c),
+    "v_med3_f32": _median,
+    "v_maximum3_f32": lambda a, b, c: np.maximum(np.maximum(a, b), c),
+    "v_minimum3_f32": lambda a, b, c: np.minimum(np.minimum(a, b), c),
+    "v_fract_f32": lambda x: x - np.floor(x),
+    "v_frexp_mant_f32": _frexp_mantissa,
     "v_pk_fma_f32": fma,
     "v_pk_fma_f16": fma,
     "v_pk_add_f32": lambda a, b: a + b,
@@ -107,30 +104,18 @@ FLOAT: dict[str, Callable[..., Any]] = {
     "v_pk_mul_f16": lambda a, b: a * b,
     "v_pk_max_f16": _maximum,
     "v_pk_min_f16": _minimum,
-    "v_pk_maximum3_f16": lambda a, b, c: np.maximum(np.maximum(a, b), c),
-    "v_pk_minimum3_f16": lambda a, b, c: np.minimum(np.minimum(a, b), c),
     "v_exp_f32": _approximate(np.exp2),
     "v_log_f32": _approximate(np.log2),
     "v_rcp_f32": _approximate(lambda x: 1 / x),
     "v_rcp_iflag_f32": _approximate(lambda x: 1 / x),
     "v_rsq_f32": _approximate(lambda x: 1 / np.sqrt(x)),
     "v_sqrt_f32": _approximate(np.sqrt),
-    "v_sin_f32": _approximate(lambda x: np.sin(2 * np.pi * x)),
-    "v_cos_f32": _approximate(lambda x: np.cos(2 * np.pi * x)),
     "v_rcp_f64": lambda x: 1 / x,
     "v_rsq_f64": lambda x: 1 / np.sqrt(x),
-    "v_sqrt_f64": np.sqrt,
-    "v_rcp_f16": lambda x: (1 / x.astype(np.float64)).astype(np.float16),
-    "v_rsq_f16": lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(np.float16),
-    "v_sqrt_f16": np.sqrt,
-    "v_exp_f16": lambda x: np.exp2(x.astype(np.float64)).astype(np.float16),
-    "v_log_f16": lambda x: np.log2(x.astype(np.float64)).astype(np.float16),
     "v_frexp_exp_i32_f32": _frexp_exponent,
-    "v_frexp_exp_i32_f64": _frexp_exponent,
     "v_dot2_f32_bf16": _dot,
     "v_dot2_f32_f16": _dot,
     "v_dot2c_f32_bf16": _dot,
-    "v_dot2c_f32_f16": _dot,
     # conversions between wide formats; the narrow ones are in convert.py
     "v_cvt_f32_i32": lambda x: x.astype(np.float32),
     "v_cvt_f32_u32": lambda x: x.astype(np.float32),
@@ -146,10 +131,6 @@ FLOAT: dict[str, Callable[..., Any]] = {
     "v_cvt_u32_f32": _truncate("u4"),
     "v_cvt_i32_f64": _truncate("i4"),
     "v_cvt_u32_f64": _truncate("u4"),
-    "v_cvt_i16_f16": _truncate("i2"),
-    "v_cvt_u16_f16": _truncate("u2"),
-    "v_cvt_flr_i32_f32": lambda x: _truncate("i4")(np.floor(x)),
-    "v_cvt_rpi_i32_f32": lambda x: _truncate("i4")(np.floor(x.astype(np.float64) + 0.5)),
     "v_cvt_f32_ubyte0": lambda x: (x & _BYTE).astype(np.float32),
     "v_cvt_f32_ubyte1": lambda x: (x >> np.uint32(8) & _BYTE).astype(np.float32),
     "v_cvt_f32_ubyte2": lambda x: (x >> np.uint32(16) & _BYTE).astype(np.float32),

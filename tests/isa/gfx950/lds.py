@@ -18,26 +18,11 @@ _WORDS = {"b32": 1, "b64": 2, "b96": 3, "b128": 4}
 _TWO = re.compile(r"ds_(read|write)2(st64)?_b(32|64)")
 _ONE = re.compile(r"ds_(read|write)_(b32|b64|b96|b128)")
 _ATOMIC = re.compile(r"ds_(\w+?)(_rtn)?_(u32|i32|b32|f32|u64|i64|b64|f64|f16|bf16)")
-_TRANSPOSE = re.compile(r"ds_read_b64_tr_b(8|16)")
 # element stride of the "st64" forms
 _FAR = 64
-# bytes, sign extension, half of the register
-_NARROW: dict[str, tuple[int, bool, int | None]] = {
-    "ds_read_u8": (1, False, None),
-    "ds_read_i8": (1, True, None),
-    "ds_read_u16": (2, False, None),
-    "ds_read_i16": (2, True, None),
-    "ds_read_u8_d16": (1, False, 0),
-    "ds_read_u8_d16_hi": (1, False, 1),
-    "ds_read_i8_d16": (1, True, 0),
-    "ds_read_i8_d16_hi": (1, True, 1),
-    "ds_read_u16_d16": (2, False, 0),
-    "ds_read_u16_d16_hi": (2, False, 1),
-    "ds_write_b8": (1, False, 0),
-    "ds_write_b8_d16_hi": (1, False, 1),
-    "ds_write_b16": (2, False, 0),
-    "ds_write_b16_d16_hi": (2, False, 1),
-}
+# bytes and sign extension of loads; bytes, and half of the register, of stores
+_NARROW_LOADS = {"ds_read_u8": (1, False), "ds_read_i8": (1, True), "ds_read_u16": (2, False), "ds_read_i16": (2, True)}
+_NARROW_STORES = {"ds_write_b8": (1, 0), "ds_write_b16": (2, 0), "ds_write_b16_d16_hi": (2, 1)}
 
 
 def bind(insn: Instruction) -> Step | None:
@@ -47,14 +32,16 @@ def bind(insn: Instruction) -> Step | None:
         return None
     if name == "ds_nop":
         return lambda wave: None
-    if name in _NARROW:
-        return _narrow(insn, *_NARROW[name])
+    if name in _NARROW_LOADS:
+        return _read_narrow(insn, *_NARROW_LOADS[name])
+    if name in _NARROW_STORES:
+        return _write_narrow(insn, *_NARROW_STORES[name])
     if one := _ONE.fullmatch(name):
         return _read(insn, _WORDS[one[2]]) if one[1] == "read" else _write(insn, _WORDS[one[2]])
     if two := _TWO.fullmatch(name):
         return _read2(insn, bool(two[2]), int(two[3])) if two[1] == "read" else _write2(insn, bool(two[2]), int(two[3]))
-    if transpose := _TRANSPOSE.fullmatch(name):
-        return _read_transposed(insn, int(transpose[1]) // 8)
+    if name == "ds_read_b64_tr_b16":
+        return _read_transposed(insn)
     if name == "ds_bpermute_b32":
         return _pull(insn)
     if name == "ds_permute_b32":
@@ -121,25 +108,26 @@ def _write2(insn: Instruction, far: bool, bits: int) -> Step:
     return step
 
 
-def _narrow(insn: Instruction, unit: int, extend: bool, half: int | None) -> Step:
-    offset = _offset(insn)
-    if insn.mnemonic.startswith("ds_write"):
-        row = insn.operands["data0"].index
+def _read_narrow(insn: Instruction, unit: int, extend: bool) -> Step:
+    row, offset = insn.operands["vdst"].index, _offset(insn)
 
-        def write(wave: Wave) -> None:
-            wave.workgroup.lds.write(_addresses(insn, wave, offset), unit, store_part(wave, row, unit, half or 0))
+    def step(wave: Wave) -> None:
+        load_part(wave, row, wave.workgroup.lds.read(_addresses(insn, wave, offset), unit)[0], extend)
 
-        return write
-    row = insn.operands["vdst"].index
-
-    def read(wave: Wave) -> None:
-        load_part(wave, row, wave.workgroup.lds.read(_addresses(insn, wave, offset), unit)[0], extend, half)
-
-    return read
+    return step
 
 
-def _read_transposed(insn: Instruction, unit: int) -> Step:
-    """Each 16 lanes read a row-major matrix of 16 columns, 8 bytes a lane; lane i gets column i."""
+def _write_narrow(insn: Instruction, unit: int, half: int) -> Step:
+    row, offset = insn.operands["data0"].index, _offset(insn)
+
+    def step(wave: Wave) -> None:
+        wave.workgroup.lds.write(_addresses(insn, wave, offset), unit, store_part(wave, row, unit, half))
+
+    return step
+
+
+def _read_transposed(insn: Instruction) -> Step:
+    """Each 16 lanes read a row-major [4, 16] matrix of 16-bit elements, 8 bytes a lane; lane i gets column i."""
     row, offset = insn.operands["vdst"].index, _offset(insn)
     columns = 16
 
@@ -147,7 +135,7 @@ def _read_transposed(insn: Instruction, unit: int) -> Step:
         if wave.mask is not None:
             raise insn.unknown("transposing load with inactive lanes")
         raw = wave.workgroup.lds.read(_addresses(insn, wave, offset), 4, 2)
-        matrices = np.ascontiguousarray(raw.T).view(f"u{unit}").reshape(LANES // columns, -1, columns)
+        matrices = np.ascontiguousarray(raw.T).view(np.uint16).reshape(LANES // columns, -1, columns)
         wave.v["u4"][row : row + 2] = (
             np.ascontiguousarray(matrices.transpose(0, 2, 1)).view(np.uint32).reshape(LANES, 2).T
         )

@@ -28,7 +28,7 @@ from .wave import LANES, Wave
 
 ReadMatrix = Callable[[Wave], Array]
 
-_NAME = re.compile(r"v_mfma_(?:scale_)?(f32|i32)_(\d+)x\d+x(\d+)_(\w+)")
+_NAME = re.compile(r"v_mfma_(?:scale_)?f32_(\d+)x\d+x(\d+)_(\w+)")
 _BLOCK = 32
 _CHUNK = 16
 _DECODE: dict[str, tuple[str, Callable[[Array], Array]]] = {
@@ -37,12 +37,11 @@ _DECODE: dict[str, tuple[str, Callable[[Array], Array]]] = {
     "bf16": ("u2", bf16_decode),
     "fp8": ("u1", E4M3.decode),
     "bf8": ("u1", E5M2.decode),
-    "i8": ("i1", lambda x: x),
     "fp4": ("u1", lambda x: E2M1.decode(np.stack([x & 15, x >> 4], -1).reshape(len(x), -1))),
 }
 # the cbsz and blgp fields of an f8f6f4 instruction; the 6-bit formats have no second opinion on their layout yet
 _F8F6F4 = {0: "fp8", 1: "bf8", 4: "fp4"}
-_ELEMENTS_PER_REGISTER = {"f32": 1, "f16": 2, "bf16": 2, "fp8": 4, "bf8": 4, "i8": 4, "fp4": 8}
+_ELEMENTS_PER_REGISTER = {"f32": 1, "f16": 2, "bf16": 2, "fp8": 4, "bf8": 4, "fp4": 8}
 
 
 def bind(insn: Instruction) -> Step | None:
@@ -50,7 +49,7 @@ def bind(insn: Instruction) -> Step | None:
     name = _NAME.fullmatch(insn.mnemonic)
     if name is None:
         return None
-    kind, rows, depth, types = name[1], int(name[2]), int(name[3]), name[4]
+    rows, depth, types = int(name[1]), int(name[2]), name[3]
     fields = insn.fields
     if types == "f8f6f4":
         if fields["cbsz"] not in _F8F6F4 or fields["blgp"] not in _F8F6F4:
@@ -66,7 +65,7 @@ def bind(insn: Instruction) -> Step | None:
     if "scale_src0" in insn.operands:
         read_a = _scaled(insn, read_a, 0, rows)
         read_b = _scaled(insn, read_b, 1, rows)
-    return _multiply(insn, read_a, read_b, rows, "f4" if kind == "f32" else "i4")
+    return _multiply(insn, read_a, read_b, rows)
 
 
 def _operand(operand: Operand, element: str, rows: int, depth: int) -> ReadMatrix:
@@ -107,22 +106,19 @@ def _scaled(insn: Instruction, read: ReadMatrix, position: int, rows: int) -> Re
     return scaled
 
 
-def _multiply(insn: Instruction, read_a: ReadMatrix, read_b: ReadMatrix, rows: int, storage: str) -> Step:
+def _multiply(insn: Instruction, read_a: ReadMatrix, read_b: ReadMatrix, rows: int) -> Step:
     groups = LANES // rows
     quads = rows // (4 * groups)
     registers = 4 * quads
     addend, target = insn.operands["src2"], insn.operands["vdst"].index
-    constant = (
-        None
-        if addend.file is File.VECTOR
-        else plain_source(insn, Operand(addend.file, addend.index, storage.upper()[0] + "32", 32))
-    )
-    from_matrix, first = (quads, groups, 4, rows), addend.index
+    first = addend.index
+    constant = None if addend.file is File.VECTOR else plain_source(insn, Operand(addend.file, first, "F32", 32))
 
     def step(wave: Wave) -> None:
-        # an MFMA ignores EXEC
-        product = (read_a(wave) @ read_b(wave).T).reshape(from_matrix).transpose(0, 2, 1, 3).reshape(registers, LANES)
-        c = wave.v[storage][first : first + registers] if constant is None else constant(wave)
-        wave.v[storage][target : target + registers] = product + c
+        # a matrix instruction ignores EXEC
+        product = read_a(wave) @ read_b(wave).T
+        by_register = product.reshape(quads, groups, 4, rows).transpose(0, 2, 1, 3).reshape(registers, LANES)
+        c = wave.v["f4"][first : first + registers] if constant is None else constant(wave)
+        wave.v["f4"][target : target + registers] = by_register + c
 
     return step

@@ -20,15 +20,7 @@ Store = Callable[[Wave, Any], None]
 _SDWA_PRESERVE = 2
 # 16-bit results that leave the other half of the register alone; all others clear it (LLVM
 # GCNSubtarget::zeroesHigh16BitsOfDest)
-_KEEPS_HALF = {
-    "v_mad_f16",
-    "v_fma_f16",
-    "v_mad_u16",
-    "v_mad_i16",
-    "v_div_fixup_f16",
-    "v_cvt_sr_bf16_f32",
-    "v_cvt_sr_f16_f32",
-}
+_KEEPS_HALF = {"v_fma_f16"}
 
 
 def store(insn: Instruction) -> Store:

@@ -111,7 +111,6 @@ _LOGIC: dict[str, Callable[..., int]] = {
     "s_bcnt1_i32_b32": int.bit_count,
     "s_bcnt1_i32_b64": int.bit_count,
     "s_bcnt0_i32_b32": lambda a: 32 - a.bit_count(),
-    "s_bcnt0_i32_b64": lambda a: 64 - a.bit_count(),
 }
 # SCC untouched
 _PLAIN: dict[str, Callable[..., int]] = {
@@ -128,11 +127,9 @@ _PLAIN: dict[str, Callable[..., int]] = {
     "s_ff1_i32_b32": _first_bit,
     "s_ff1_i32_b64": _first_bit,
     "s_ff0_i32_b32": lambda a: _first_bit(~a & MASK32),
-    "s_ff0_i32_b64": lambda a: _first_bit(~a & _MASK64),
     "s_flbit_i32_b32": lambda a: _leading_zeros(a, 32),
     "s_flbit_i32_b64": lambda a: _leading_zeros(a, 64),
     "s_flbit_i32": lambda a: _leading_signs(a, 32),
-    "s_flbit_i32_i64": lambda a: _leading_signs(a, 64),
     "s_sext_i32_i8": lambda a: a,
     "s_sext_i32_i16": lambda a: a,
     "s_pack_ll_b32_b16": lambda a, b: a | b << 16,
@@ -143,8 +140,6 @@ _PLAIN: dict[str, Callable[..., int]] = {
 _UPDATE: dict[str, Callable[..., int]] = {
     "s_bitset0_b32": lambda old, a: old & ~(1 << (a & 31)),
     "s_bitset1_b32": lambda old, a: old | 1 << (a & 31),
-    "s_bitset0_b64": lambda old, a: old & ~(1 << (a & 63)),
-    "s_bitset1_b64": lambda old, a: old | 1 << (a & 63),
     "s_mulk_i32": operator.mul,
 }
 _CONDITIONAL_MOVE = ("s_cmov_b32", "s_cmov_b64", "s_cmovk_i32")

@@ -24,7 +24,7 @@ from .wave import Wave, lanes_of
 
 # ---- instructions with one more source: the old destination, VCC, or a literal
 
-_ACCUMULATES = ("v_fmac_f32", "v_fmac_f64", "v_dot2c_f32_bf16", "v_dot2c_f32_f16", "v_dot4c_i32_i8")
+_ACCUMULATES = ("v_fmac_f32", "v_fmac_f64", "v_dot2c_f32_bf16")
 # integer instructions whose clamp bit is modelled: the result is computed in 64 bits and cut to the format's range
 _SATURATES = (
     "v_add_u32",

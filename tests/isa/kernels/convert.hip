@@ -35,6 +35,19 @@ KERNEL fp4(const f32* in, const f32* scale, u32* packed, f32* back) {
   back[4 * i + 3] = b[1];
 }
 
+// pairs of bf16 to fp4 and back; the second pair goes to the third byte
+KERNEL fp4_bf16(const u32* in, const f32* scale, u32* packed, u32* back) {
+  using Pair = Vec<bf16, 2>;
+  const u32 i = thread();
+  const f32 s = scale[i];
+  u32 word = 0;
+  word = __builtin_amdgcn_cvt_scalef32_pk_fp4_bf16(word, __builtin_bit_cast(Pair, in[2 * i]), s, 0);
+  word = __builtin_amdgcn_cvt_scalef32_pk_fp4_bf16(word, __builtin_bit_cast(Pair, in[2 * i + 1]), s, 2);
+  packed[i] = word;
+  const auto pair = __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(word, s, 2);
+  back[i] = __builtin_bit_cast(u32, pair);
+}
+
 KERNEL functions(const f32* in, f32* out) {
   const u32 i = thread();
   const f32 x = in[i];

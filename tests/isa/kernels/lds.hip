@@ -31,20 +31,25 @@ KERNEL reverse(const u32* in, u32* out) {
 KERNEL counts(const u32* in, u32* out, f32* sum) {
   LDS u32 bins[64];
   LDS f32 total;
-  LDS u32 lowest, ticket;
+  LDS u32 lowest, ticket, chain;
   if (thread() < 64) bins[thread()] = 0;
-  if (thread() == 0) total = 0, lowest = ~0u, ticket = 0;
+  if (thread() == 0) total = 0, lowest = ~0u, ticket = 0, chain = 0;
   barrier();
   const u32 x = in[thread()];
   constexpr int kScope = __HIP_MEMORY_SCOPE_WORKGROUP;
   __hip_atomic_fetch_add(&bins[x % 64], 1, __ATOMIC_RELAXED, kScope);
   __hip_atomic_fetch_add(&total, static_cast<f32>(x), __ATOMIC_RELAXED, kScope);
   __hip_atomic_fetch_min(&lowest, x, __ATOMIC_RELAXED, kScope);
+  // a second ticket, by compare and exchange
+  u32 place = 0;
+  while (!__hip_atomic_compare_exchange_strong(&chain, &place, place + 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED, kScope)) {
+  }
   const u32 mine = __hip_atomic_fetch_add(&ticket, 1, __ATOMIC_RELAXED, kScope);
   barrier();
   if (thread() < 64) out[thread()] = bins[thread()];
   out[64 + mine] = thread();
-  if (thread() == 0) out[64 + kThreads] = lowest, *sum = total;
+  out[64 + kThreads + place] = thread();
+  if (thread() == 0) out[64 + 2 * kThreads] = lowest, *sum = total;
 }
 
 // stores of each width at byte offsets that are not multiples of it, read back as words
