@@ -1,7 +1,8 @@
-"""Single instructions that compilers seldom choose, written in assembly, against their definition in plain Python or numpy.
+"""Single instructions that compilers seldom choose, in assembly, against their definition in plain Python or numpy.
 
-A case gives the assembly of one instruction with operands %[a] %[b] %[c] (vector cases: words of a lane; scalar cases: the same
-in all lanes), the destination %[d], which enters as the word `old`, and what it is then.
+A case gives the assembly of one instruction with the operands %[a] %[b] %[c] (vector cases: a word of each lane; scalar
+cases: a word) and the destination %[d], which enters as `old` (64-bit cases: `a` in the high word), and what %[d] then
+is.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ MASK32, MASK64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 class Case(NamedTuple):
-    """An instruction and its result, uint32 or uint64 [64] from uint32 [64] operands and the old destination."""
+    """An instruction and its result, from the operands and the old destination."""
 
     text: str
-    result: Callable[[Array, Array, Array, Array], Any]
+    result: Callable[..., Any]
     wide: bool = False
 
 
@@ -46,7 +47,12 @@ def bf16(x: Array, half: int) -> Array:
     return values.astype(np.float64)
 
 
-def pair16(low: Array, high: Array, dtype: Any = np.float16) -> Array:
+def pair16(low: Array, high: Array) -> Array:
+    """Two half-precision results in a word."""
+    return pair_of(np.float16, low, high)
+
+
+def pair_of(dtype: Any, low: Array, high: Array) -> Array:
     """Two 16-bit results in a word."""
     return np.stack([low.astype(dtype), high.astype(dtype)], 1).view(np.uint32)[:, 0]
 
@@ -61,11 +67,30 @@ def bits(x: Array) -> Array:
 
 def bytes_of(x: Array, dtype: Any) -> Array:
     """[64, 4 or 2] parts of the words."""
-    return x[:, None].view(dtype).astype(np.int64)
+    parts: Array = x[:, None].view(dtype).astype(np.int64)
+    return parts
 
 
 def exact_dot(a: Array, b: Array, c: Array, part: Callable[[Array, int], Array]) -> Array:
     return bits(part(a, 0) * part(b, 0) + part(a, 1) * part(b, 1) + f32(c).astype(np.float64))
+
+
+def dot(a: Array, b: Array, c: Array, dtype: Any) -> Array:
+    """Sum of products of the integer parts of two words, plus a third."""
+    signed_sum = np.dtype(dtype).kind == "i"
+    total: Array = (bytes_of(a, dtype) * bytes_of(b, dtype)).sum(1) + (c.view(np.int32) if signed_sum else c)
+    return total
+
+
+def each(function: Callable[..., int], *words: Array) -> list[int]:
+    """A function of Python ints, lane by lane."""
+    return [function(*values) for values in zip(*(w.tolist() for w in words), strict=True)]
+
+
+def low_times_low(a: Array, b: Array, c: Array, dtype: Any) -> Array:
+    product = bytes_of(a, dtype)[:, 0] * bytes_of(b, dtype)[:, 0]
+    total: Array = product + (c.view(np.int32) if np.dtype(dtype).kind == "i" else c)
+    return total
 
 
 def frexp(x: Array) -> tuple[Array, Array]:
@@ -76,10 +101,10 @@ VECTOR = [
     Case("v_dot2_f32_bf16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: exact_dot(a, b, c, bf16)),
     Case("v_dot2_f32_f16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: exact_dot(a, b, c, f16)),
     Case("v_dot2c_f32_bf16 %[d], %[a], %[b]", lambda a, b, c, old: exact_dot(a, b, old, bf16)),
-    Case("v_dot4_i32_i8 %[d], %[a], %[b], %[c]", lambda a, b, c, old: (bytes_of(a, np.int8) * bytes_of(b, np.int8)).sum(1) + c.view(np.int32)),
-    Case("v_dot4_u32_u8 %[d], %[a], %[b], %[c]", lambda a, b, c, old: (bytes_of(a, np.uint8) * bytes_of(b, np.uint8)).sum(1) + c),
-    Case("v_dot2_i32_i16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: (bytes_of(a, np.int16) * bytes_of(b, np.int16)).sum(1) + c.view(np.int32)),
-    Case("v_dot2_u32_u16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: (bytes_of(a, np.uint16) * bytes_of(b, np.uint16)).sum(1) + c),
+    Case("v_dot4_i32_i8 %[d], %[a], %[b], %[c]", lambda a, b, c, old: dot(a, b, c, np.int8)),
+    Case("v_dot4_u32_u8 %[d], %[a], %[b], %[c]", lambda a, b, c, old: dot(a, b, c, np.uint8)),
+    Case("v_dot2_i32_i16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: dot(a, b, c, np.int16)),
+    Case("v_dot2_u32_u16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: dot(a, b, c, np.uint16)),
     Case("v_pk_add_f16 %[d], %[a], %[b]", lambda a, b, c, old: pair16(f16(a, 0) + f16(b, 0), f16(a, 1) + f16(b, 1))),
     Case("v_pk_mul_f16 %[d], %[a], %[b]", lambda a, b, c, old: pair16(f16(a, 0) * f16(b, 0), f16(a, 1) * f16(b, 1))),
     Case(
@@ -99,7 +124,9 @@ VECTOR = [
         lambda a, b, c, old: pair16(np.fmin(f16(a, 0), f16(b, 0)), np.fmin(f16(a, 1), f16(b, 1))),
     ),
     # of the destination only the half that op_sel names changes
-    Case("v_fma_f16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: pair16(f16(a, 0) * f16(b, 0) + f16(c, 0), f16(old, 1))),
+    Case(
+        "v_fma_f16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: pair16(f16(a, 0) * f16(b, 0) + f16(c, 0), f16(old, 1))
+    ),
     Case(
         "v_fma_f16 %[d], %[a], %[b], %[c] op_sel:[1,0,1,1]",
         lambda a, b, c, old: pair16(f16(old, 0), f16(a, 1) * f16(b, 0) + f16(c, 1)),
@@ -107,8 +134,14 @@ VECTOR = [
     Case("v_pack_b32_f16 %[d], %[a], -%[b] op_sel:[1,0,0]", lambda a, b, c, old: pair16(f16(a, 1), -f16(b, 0))),
     Case("v_add_f32 %[d], %[a], -|%[b]| clamp", lambda a, b, c, old: bits(np.clip(f32(a) - np.abs(f32(b)), 0, 1))),
     Case("v_mul_f32 %[d], -%[a], %[b] mul:4", lambda a, b, c, old: bits(f32(a) * f32(b) * -4)),
-    Case("v_maximum3_f32 %[d], %[a], %[b], %[c]", lambda a, b, c, old: bits(np.maximum(np.maximum(f32(a), f32(b)), f32(c)))),
-    Case("v_minimum3_f32 %[d], %[a], %[b], %[c]", lambda a, b, c, old: bits(np.minimum(np.minimum(f32(a), f32(b)), f32(c)))),
+    Case(
+        "v_maximum3_f32 %[d], %[a], %[b], %[c]",
+        lambda a, b, c, old: bits(np.maximum(np.maximum(f32(a), f32(b)), f32(c))),
+    ),
+    Case(
+        "v_minimum3_f32 %[d], %[a], %[b], %[c]",
+        lambda a, b, c, old: bits(np.minimum(np.minimum(f32(a), f32(b)), f32(c))),
+    ),
     Case("v_frexp_exp_i32_f32 %[d], %[a]", lambda a, b, c, old: frexp(a)[1]),
     Case("v_frexp_mant_f32 %[d], %[a]", lambda a, b, c, old: bits(frexp(a)[0])),
     Case(
@@ -117,16 +150,19 @@ VECTOR = [
     ),
     Case(
         "v_cvt_pk_i16_i32 %[d], %[a], %[b]",
-        lambda a, b, c, old: pair16(*(np.clip(x.view(np.int32), -0x8000, 0x7FFF) for x in (a, b)), np.int16),
+        lambda a, b, c, old: pair_of(np.int16, *(np.clip(x.view(np.int32), -0x8000, 0x7FFF) for x in (a, b))),
     ),
-    Case("v_cvt_pk_u16_u32 %[d], %[a], %[b]", lambda a, b, c, old: pair16(*(np.minimum(x, 0xFFFF) for x in (a, b)), np.uint16)),
-    Case("v_bfm_b32 %[d], %[a], %[b]", lambda a, b, c, old: [((1 << (x & 31)) - 1) << (y & 31) for x, y in zip(a.tolist(), b.tolist(), strict=True)]),
+    Case(
+        "v_cvt_pk_u16_u32 %[d], %[a], %[b]",
+        lambda a, b, c, old: pair_of(np.uint16, *(np.minimum(x, 0xFFFF) for x in (a, b))),
+    ),
+    Case("v_bfm_b32 %[d], %[a], %[b]", lambda a, b, c, old: each(lambda x, y: ((1 << (x & 31)) - 1) << (y & 31), a, b)),
     Case(
         "v_alignbyte_b32 %[d], %[a], %[b], %[c]",
-        lambda a, b, c, old: [(x << 32 | y) >> 8 * (z & 3) & MASK32 for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)],
+        lambda a, b, c, old: each(lambda x, y, z: (x << 32 | y) >> 8 * (z & 3) & MASK32, a, b, c),
     ),
-    Case("v_mad_i32_i16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: bytes_of(a, np.int16)[:, 0] * bytes_of(b, np.int16)[:, 0] + c.view(np.int32)),
-    Case("v_mad_u32_u16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: bytes_of(a, np.uint16)[:, 0] * bytes_of(b, np.uint16)[:, 0] + c),
+    Case("v_mad_i32_i16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: low_times_low(a, b, c, np.int16)),
+    Case("v_mad_u32_u16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: low_times_low(a, b, c, np.uint16)),
     Case("v_cvt_f32_bf16 %[d], %[a]", lambda a, b, c, old: a << 16),
     Case(
         "v_add_u16_sdwa %[d], %[a], %[b] dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_2 src1_sel:WORD_1",
@@ -137,12 +173,22 @@ VECTOR = [
         lambda a, b, c, old: ((a.view(np.int32) >> 24) + (b & 0xFFFF).astype(np.int64) & 0xFF) << 8,
     ),
     Case("v_subrev_f32 %[d], %[a], %[b]", lambda a, b, c, old: bits(f32(b) - f32(a))),
+    Case("v_pk_mov_b32 %[d], %[d], %[d] op_sel:[1,0]", lambda a, b, c, old: old >> 32 | old << 32, True),
     Case("v_swap_b32 %[d], %[a]", lambda a, b, c, old: a),
-    Case("v_accvgpr_write_b32 a0, %[a]\\n v_accvgpr_mov_b32 a1, a0\\n s_nop 7\\n v_accvgpr_read_b32 %[d], a1", lambda a, b, c, old: a),
+    Case(
+        "v_accvgpr_write_b32 a0, %[a]\\n v_accvgpr_mov_b32 a1, a0\\n s_nop 7\\n v_accvgpr_read_b32 %[d], a1",
+        lambda a, b, c, old: a,
+    ),
     Case("v_mov_b32_sdwa %[d], %[a] dst_sel:DWORD src0_sel:WORD_1", lambda a, b, c, old: a >> 16),
-    Case("v_pk_add_i16 %[d], %[a], %[b]", lambda a, b, c, old: pair16(*(a.view(np.int16) + b.view(np.int16)).reshape(-1, 2).T, np.int16)),
-    Case("v_pk_sub_u16 %[d], %[a], %[b]", lambda a, b, c, old: pair16(*(a.view(np.uint16) - b.view(np.uint16)).reshape(-1, 2).T, np.uint16)),
-]  # fmt: skip
+    Case(
+        "v_pk_add_i16 %[d], %[a], %[b]",
+        lambda a, b, c, old: pair_of(np.int16, *(a.view(np.int16) + b.view(np.int16)).reshape(-1, 2).T),
+    ),
+    Case(
+        "v_pk_sub_u16 %[d], %[a], %[b]",
+        lambda a, b, c, old: pair_of(np.uint16, *(a.view(np.uint16) - b.view(np.uint16)).reshape(-1, 2).T),
+    ),
+]
 
 SCALAR = [
     Case("s_absdiff_i32 %[d], %[a], %[b]", lambda a, b, c, old: abs(signed(a) - signed(b))),
@@ -150,7 +196,10 @@ SCALAR = [
     Case("s_bfm_b64 %[d], %[a], %[b]", lambda a, b, c, old: ((1 << (a & 63)) - 1) << (b & 63), True),
     Case("s_bitset0_b32 %[d], %[a]", lambda a, b, c, old: old & ~(1 << (a & 31))),
     Case("s_bitset1_b32 %[d], %[a]", lambda a, b, c, old: old | 1 << (a & 31)),
-    Case("s_flbit_i32 %[d], %[a]", lambda a, b, c, old: next((i for i in range(1, 32) if (a >> 31 - i & 1) != a >> 31), -1)),
+    Case(
+        "s_flbit_i32 %[d], %[a]",
+        lambda a, b, c, old: next((i for i in range(1, 32) if (a >> 31 - i & 1) != a >> 31), -1),
+    ),
     Case("s_flbit_i32_b32 %[d], %[a]", lambda a, b, c, old: 32 - a.bit_length() if a else -1),
     Case("s_ff0_i32_b32 %[d], %[a]", lambda a, b, c, old: next((i for i in range(32) if not a >> i & 1), -1)),
     Case("s_nand_b32 %[d], %[a], %[b]", lambda a, b, c, old: ~(a & b)),
@@ -169,7 +218,7 @@ SCALAR = [
     Case("s_mulk_i32 %[d], 0xfff3", lambda a, b, c, old: old * -13),
     Case("s_getreg_b32 %[d], hwreg(HW_REG_XCC_ID)", lambda a, b, c, old: 0),
     Case("s_setprio 2\\n s_memtime %[d]\\n s_waitcnt lgkmcnt(0)\\n s_mov_b64 %[d], 5", lambda a, b, c, old: 5, True),
-]  # fmt: skip
+]
 
 
 def signed(x: int) -> int:
@@ -178,7 +227,8 @@ def signed(x: int) -> int:
 
 def toward_zero(x: Array) -> Array:
     """float32 to float16, rounded toward zero."""
-    near = x.astype(np.float16)
+    with np.errstate(over="ignore"):
+        near = x.astype(np.float16)
     return np.where(np.abs(near.astype(np.float32)) > np.abs(x), np.nextafter(near, np.float16(0)), near)
 
 
@@ -191,12 +241,15 @@ def kernel(number: int, case: Case, register: str) -> str:
     swapped = "u32 x = a[i];" if case.text.startswith("v_swap") else ""
     operands = operands.replace('[a] "v"(a[i])', "") if swapped else operands
     outputs = f'[d] "+{register}"(d)' + (', [a] "+v"(x)' if swapped else "")
+    start = fetch.format("old[i]")
+    if case.wide:
+        start = f"static_cast<u64>({fetch.format('a[i]')}) << 32 | {start}"
     clobbers = '"a0", "a1"' if "accvgpr" in case.text else '"scc"'
     return f"""
 KERNEL case{number}(const u32* a, const u32* b, const u32* c, const u32* old, {word}* out) {{
   const u32 i = thread();
   {swapped}
-  {word} d = {fetch.format("old[i]")};
+  {word} d = {start};
   asm volatile("{case.text}" : {outputs} : {operands.lstrip(", ")} : {clobbers});
   out[i] = d;
 }}"""
@@ -226,10 +279,13 @@ def operands() -> list[Array]:
 @pytest.mark.parametrize("number", range(len(VECTOR)), ids=[name(case) for case in VECTOR])
 def test_vector_instruction(operands: list[Array], number: int) -> None:
     case = VECTOR[number]
-    out = np.zeros(LANES, np.uint32)
+    out = np.zeros(LANES, np.uint64 if case.wide else np.uint32)
     run_kernel(module("v"), f"case{number}", *operands, out, block=LANES)
-    expected = np.asarray(case.result(*operands)).astype(np.int64)
-    np.testing.assert_array_equal(out, expected & MASK32)
+    a, b, c, old = operands
+    if case.wide:
+        old = a.astype(np.uint64) << np.uint64(32) | old
+    expected = np.asarray(case.result(a, b, c, old))
+    np.testing.assert_array_equal(out, expected if case.wide else expected.astype(np.int64) & MASK32)
 
 
 @pytest.mark.parametrize("number", range(len(SCALAR)), ids=[name(case) for case in SCALAR])
@@ -239,4 +295,6 @@ def test_scalar_instruction(number: int) -> None:
         values = [int(x) >> int(rng.integers(0, 32)) for x in rng.integers(0, 2**32, 4)]
         out = np.zeros(LANES, np.uint64 if case.wide else np.uint32)
         run_kernel(module("s"), f"case{number}", *(np.full(LANES, v, np.uint32) for v in values), out, block=LANES)
-        assert out.tolist() == [case.result(*values) & (MASK64 if case.wide else MASK32)] * LANES
+        a, b, c, old = values
+        expected = case.result(a, b, c, a << 32 | old) & MASK64 if case.wide else case.result(*values) & MASK32
+        assert out.tolist() == [expected] * LANES

@@ -3,7 +3,8 @@
 A function gets its sources as arrays of the operand's number format (see sources.py) and returns the result, which
 results.py rounds to the format of the destination.
 
-The approximate instructions of the hardware (v_exp_f32, v_log_f32, v_rcp_f32, v_rsq_f32, v_sqrt_f32; 1 ulp) are correctly rounded here, and flush denormals in and out: LLVM scales around them because they do.
+The approximate instructions of the hardware (v_exp_f32, v_log_f32, v_rcp_f32, v_rsq_f32, v_sqrt_f32; 1 ulp) are
+correctly rounded here, and flush denormals in and out: LLVM scales around them because they do.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _dot(a: Any, b: Any, c: Any) -> Any:
 _BY_WIDTH: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "add": (("f16", "f32", "f64"), lambda a, b: a + b),
     "sub": (("f16", "f32"), lambda a, b: a - b),
-    "subrev": (("f16", "f32"), lambda a, b: b - a),
+    "subrev": (("f32",), lambda a, b: b - a),
     "mul": (("f16", "f32", "f64"), lambda a, b: a * b),
     "fma": (("f16", "f32", "f64"), fma),
     "fmac": (("f32", "f64"), fma),
