@@ -93,11 +93,43 @@ def low_times_low(a: Array, b: Array, c: Array, dtype: Any) -> Array:
     return total
 
 
+def compared(function: Callable[[Array, Array], Any], with_nan: bool, a: Array, b: Array, c: Array, old: Array) -> Any:
+    """A comparison of a, or of NaN, with b."""
+    return function(np.full(LANES, np.nan, np.float32) if with_nan else f32(a), f32(b))
+
+
 def frexp(x: Array) -> tuple[Array, Array]:
     return np.frexp(f32(x))
 
 
+# lanes whose VCC bit is set give 1
+VCC_TO_D = "v_cndmask_b32 %[d], 0, 1, vcc"
+# a 64-bit operand with d in its high word
+C_AND_D = "v_mov_b32 v42, %[c]\\n v_mov_b32 v43, %[d]\\n"
+NAN = "0x7fc00000"
+FLOAT_COMPARISONS: dict[str, Callable[[Array, Array], Any]] = {
+    "lt": lambda a, b: a < b,
+    "eq": lambda a, b: a == b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "lg": lambda a, b: (a < b) | (a > b),
+    "ge": lambda a, b: a >= b,
+    "o": lambda a, b: ~np.isnan(a + b),
+    "u": lambda a, b: np.isnan(a + b),
+    "nge": lambda a, b: ~(a >= b),
+    "nlg": lambda a, b: ~((a < b) | (a > b)),
+    "ngt": lambda a, b: ~(a > b),
+    "nle": lambda a, b: ~(a <= b),
+    "neq": lambda a, b: ~(a == b),
+    "nlt": lambda a, b: ~(a < b),
+}
+
 VECTOR = [
+    *(
+        Case(f"v_cmp_{name}_f32 vcc, {first}, %[b]\\n {VCC_TO_D}", functools.partial(compared, function, first == NAN))
+        for name, function in FLOAT_COMPARISONS.items()
+        for first in ("%[a]", NAN)
+    ),
     Case("v_dot2_f32_bf16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: exact_dot(a, b, c, bf16)),
     Case("v_dot2_f32_f16 %[d], %[a], %[b], %[c]", lambda a, b, c, old: exact_dot(a, b, c, f16)),
     Case("v_dot2c_f32_bf16 %[d], %[a], %[b]", lambda a, b, c, old: exact_dot(a, b, old, bf16)),
@@ -172,6 +204,20 @@ VECTOR = [
         "v_add_u32_sdwa %[d], sext(%[a]), %[b] dst_sel:BYTE_1 dst_unused:UNUSED_PAD src0_sel:BYTE_3 src1_sel:WORD_0",
         lambda a, b, c, old: ((a.view(np.int32) >> 24) + (b & 0xFFFF).astype(np.int64) & 0xFF) << 8,
     ),
+    Case("v_bfrev_b32 %[d], %[a]", lambda a, b, c, old: each(lambda x: int(f"{x:032b}"[::-1], 2), a)),
+    Case("v_cvt_f32_ubyte0 %[d], %[a]", lambda a, b, c, old: bits(a & 0xFF)),
+    # second results: carries and borrows
+    Case(f"v_subb_co_u32 %[d], vcc, %[a], %[b], exec\\n {VCC_TO_D}", lambda a, b, c, old: a <= b),
+    Case(f"v_subbrev_co_u32 %[d], vcc, %[a], %[b], exec\\n {VCC_TO_D}", lambda a, b, c, old: b <= a),
+    Case(f"v_addc_co_u32 %[d], vcc, %[a], %[b], exec\\n {VCC_TO_D}", lambda a, b, c, old: a.astype(int) + b >= MASK32),
+    Case(
+        f"{C_AND_D} v_mad_u64_u32 v[42:43], vcc, %[a], %[b], v[42:43]\\n {VCC_TO_D}",
+        lambda a, b, c, old: each(lambda x, y, z, w: x * y + (w << 32 | z) >> 64, a, b, c, old),
+    ),
+    Case(
+        f"{C_AND_D} v_mad_i64_i32 v[42:43], vcc, %[a], %[b], v[42:43]\\n {VCC_TO_D}",
+        lambda a, b, c, old: each(lambda x, y, z, w: signed(x) * signed(y) + (signed(w) << 32 | z) < 0, a, b, c, old),
+    ),
     Case("v_subrev_f32 %[d], %[a], %[b]", lambda a, b, c, old: bits(f32(b) - f32(a))),
     Case("v_pk_mov_b32 %[d], %[d], %[d] op_sel:[1,0]", lambda a, b, c, old: old >> 32 | old << 32, True),
     Case("v_swap_b32 %[d], %[a]", lambda a, b, c, old: a),
@@ -189,6 +235,36 @@ VECTOR = [
         lambda a, b, c, old: pair_of(np.uint16, *(a.view(np.uint16) - b.view(np.uint16)).reshape(-1, 2).T),
     ),
 ]
+
+
+def signed(x: int) -> int:
+    return x - (x >> 31 << 32)
+
+
+def overflows(x: int) -> bool:
+    return not -(1 << 31) <= x < 1 << 31
+
+
+def with_carry(x: int) -> int:
+    return x + (x > MASK32)
+
+
+def new_exec(function: Callable[[int, int], int], a: int, b: int, c: int, old: int) -> int:
+    return function(old, MASK64)
+
+
+EXEC_UPDATES: dict[str, Callable[[int, int], int]] = {
+    "and": lambda s, e: s & e,
+    "or": lambda s, e: s | e,
+    "xor": lambda s, e: s ^ e,
+    "nand": lambda s, e: ~(s & e),
+    "nor": lambda s, e: ~(s | e),
+    "xnor": lambda s, e: ~(s ^ e),
+    "andn1": lambda s, e: ~s & e,
+    "andn2": lambda s, e: s & ~e,
+    "orn1": lambda s, e: ~s | e,
+    "orn2": lambda s, e: s | ~e,
+}
 
 SCALAR = [
     Case("s_absdiff_i32 %[d], %[a], %[b]", lambda a, b, c, old: abs(signed(a) - signed(b))),
@@ -209,20 +285,41 @@ SCALAR = [
     Case("s_nor_b64 %[d], %[d], -16", lambda a, b, c, old: ~(old | -16), True),
     Case("s_xnor_b64 %[d], %[d], 9", lambda a, b, c, old: ~(old ^ 9), True),
     Case("s_bfe_u64 %[d], %[d], 0x1c0005", lambda a, b, c, old: old >> 5 & (1 << 28) - 1, True),
+    Case("s_brev_b64 %[d], %[d]", lambda a, b, c, old: int(f"{old:064b}"[::-1], 2), True),
+    # second results: s_addc adds SCC
+    *(
+        Case(f"s_{name} %[d], %[a], %[b]\\n s_addc_u32 %[d], %[d], 0", result)
+        for name, result in (
+            ("add_i32", lambda a, b, c, old: a + b + overflows(signed(a) + signed(b))),
+            ("sub_i32", lambda a, b, c, old: a - b + overflows(signed(a) - signed(b))),
+            ("lshl1_add_u32", lambda a, b, c, old: with_carry(2 * a + b)),
+            ("lshl2_add_u32", lambda a, b, c, old: with_carry(4 * a + b)),
+            ("lshl3_add_u32", lambda a, b, c, old: with_carry(8 * a + b)),
+            ("lshl4_add_u32", lambda a, b, c, old: with_carry(16 * a + b)),
+            ("min_u32", lambda a, b, c, old: min(a, b) + (a < b)),
+            ("max_u32", lambda a, b, c, old: max(a, b) + (a >= b)),
+            ("min_i32", lambda a, b, c, old: min(signed(a), signed(b)) + (signed(a) < signed(b))),
+            ("max_i32", lambda a, b, c, old: max(signed(a), signed(b)) + (signed(a) >= signed(b))),
+        )
+    ),
+    # the new EXEC, restored afterwards
+    *(
+        Case(
+            f"s_{name}_saveexec_b64 vcc, %[d]\\n s_mov_b64 %[d], exec\\n s_mov_b64 exec, vcc",
+            functools.partial(new_exec, function),
+            True,
+        )
+        for name, function in EXEC_UPDATES.items()
+    ),
     Case("s_pack_ll_b32_b16 %[d], %[a], %[b]", lambda a, b, c, old: a & 0xFFFF | (b & 0xFFFF) << 16),
     Case("s_pack_lh_b32_b16 %[d], %[a], %[b]", lambda a, b, c, old: a & 0xFFFF | b >> 16 << 16),
     Case("s_pack_hh_b32_b16 %[d], %[a], %[b]", lambda a, b, c, old: a >> 16 | b >> 16 << 16),
     Case("s_bcnt0_i32_b32 %[d], %[a]", lambda a, b, c, old: 32 - a.bit_count()),
-    Case("s_lshl1_add_u32 %[d], %[a], %[b]", lambda a, b, c, old: 2 * a + b),
     Case("s_cmp_lt_u32 %[a], %[b]\\n s_cmov_b32 %[d], %[c]", lambda a, b, c, old: c if a < b else old),
     Case("s_mulk_i32 %[d], 0xfff3", lambda a, b, c, old: old * -13),
     Case("s_getreg_b32 %[d], hwreg(HW_REG_XCC_ID)", lambda a, b, c, old: 0),
     Case("s_setprio 2\\n s_memtime %[d]\\n s_waitcnt lgkmcnt(0)\\n s_mov_b64 %[d], 5", lambda a, b, c, old: 5, True),
 ]
-
-
-def signed(x: int) -> int:
-    return x - (x >> 31 << 32)
 
 
 def toward_zero(x: Array) -> Array:
@@ -244,7 +341,7 @@ def kernel(number: int, case: Case, register: str) -> str:
     start = fetch.format("old[i]")
     if case.wide:
         start = f"static_cast<u64>({fetch.format('a[i]')}) << 32 | {start}"
-    clobbers = '"a0", "a1"' if "accvgpr" in case.text else '"scc"'
+    clobbers = '"a0", "a1"' if "accvgpr" in case.text else '"scc", "vcc", "v42", "v43"'
     return f"""
 KERNEL case{number}(const u32* a, const u32* b, const u32* c, const u32* old, {word}* out) {{
   const u32 i = thread();

@@ -32,9 +32,6 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "nle": lambda a, b: ~(a <= b),
     "neq": operator.ne,
     "nlt": lambda a, b: ~(a < b),
-    "f": lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), bool),
-    "t": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), bool),
-    "tru": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), bool),
 }
 _NAME = re.compile(r"v_cmp(x?)_(\w+)_([fiu]\d+)")
 

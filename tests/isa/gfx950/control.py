@@ -32,11 +32,9 @@ _CONDITIONS: dict[str, Callable[[Wave], bool]] = {
 }
 _STATUS = {"s_endpgm": Status.ENDED, "s_barrier": Status.AT_BARRIER, "s_sleep": Status.YIELDED}
 
-# hardware registers: the XCD of a workgroup, and where in it the wave runs
-_HW_ID, _XCC_ID, _MODE = 4, 20, 1
+# hardware registers: rounding and denormal modes, and the XCD that runs the workgroup
+_MODE, _XCC_ID = 1, 20
 _XCDS = 8
-_COMPUTE_UNITS_PER_XCD = 32
-_CU_SHIFT = 8
 
 
 def bind(insn: Instruction) -> Step | None:
@@ -91,13 +89,8 @@ def _get_register(insn: Instruction) -> Step:
     target = insn.operands["sdst"].index
 
     def value(wave: Wave) -> int:
-        group = wave.workgroup.number
         if number == _XCC_ID:
-            return group % _XCDS
-        if number == _HW_ID:
-            return group // _XCDS % _COMPUTE_UNITS_PER_XCD << _CU_SHIFT
-        if number == _MODE:
-            return wave.mode
+            return wave.workgroup.number % _XCDS
         raise insn.unknown(f"hardware register {number}")
 
     return lambda wave: wave.set_scalar(target, value(wave) >> offset & mask)

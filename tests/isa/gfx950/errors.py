@@ -24,11 +24,11 @@ class MemoryAccessError(IsaError):
 
     Attributes
     ----------
-    position : int
-        Index of the offending access among those of the instruction (its active lanes in ascending order).
+    position : int or None
+        Index of the offending access among those of the instruction's active lanes; None for a scalar one.
     """
 
-    def __init__(self, message: str, position: int = 0) -> None:
+    def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message)
         self.position = position
 

@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -264,16 +265,15 @@ def run(launches: Sequence[Launch], memory: Memory, seed: int = 0, max_instructi
         More than `max_instructions` wave instructions; the message says where every wave stands.
     """
     clock = Clock()
-    ranks = [Rank(number, launch, memory, clock) for number, launch in enumerate(launches)]
-    modules = {id(rank.module): rank.module for rank in ranks}.values()
-    images = [memory.add(module.base, module.image, "code", writable=False) for module in modules]
-    try:
-        with np.errstate(all="ignore"):
-            waves = [wave for rank in ranks for wave in rank.start()]
-            _schedule(waves, clock, random.Random(seed), max_instructions)
-    finally:
-        for address in [*images, *(rank.kernarg for rank in ranks)]:
-            memory.remove(address)
+    with ExitStack() as placed, np.errstate(all="ignore"):
+        for module in {id(launch.module): launch.module for launch in launches}.values():
+            placed.callback(memory.remove, memory.add(module.base, module.image, "code", writable=False))
+        ranks = []
+        for number, launch in enumerate(launches):
+            ranks.append(Rank(number, launch, memory, clock))
+            placed.callback(memory.remove, ranks[-1].kernarg)
+        waves = [wave for rank in ranks for wave in rank.start()]
+        _schedule(waves, clock, random.Random(seed), max_instructions)
     return _counts(ranks)
 
 
@@ -328,7 +328,7 @@ def _bind_at(wave: Wave, module: Module) -> _Entry:
 
 def _located(error: IsaError, insn: Instruction, wave: Wave) -> IsaError:
     where = f"{insn.describe()} ({wave.where()}"
-    if isinstance(error, MemoryAccessError):
+    if isinstance(error, MemoryAccessError) and error.position is not None:
         return MemoryAccessError(f"{where}, lane {wave.lanes[error.position]}): {error}", error.position)
     return type(error)(f"{where}): {error}")
 

@@ -162,23 +162,26 @@ class Memory:
 
     def read_words(self, address: int, count: int) -> list[int]:
         """`count` 32-bit words for a scalar load."""
-        words: list[int] = self._owner(address).read(np.array([address], np.uint64), 4, count)[:, 0].tolist()
+        try:
+            words: list[int] = self._owner(address).read(np.array([address], np.uint64), 4, count)[:, 0].tolist()
+        except MemoryAccessError as fault:
+            raise MemoryAccessError(str(fault)) from None
         return words
 
-    def _owner(self, address: int) -> Buffer:
+    def _owner(self, address: int, position: int = 0) -> Buffer:
         index = bisect_right(self._bases, int(address)) - 1
         if index < 0:
-            raise MemoryAccessError(f"{int(address):#x} is below every buffer")
+            raise MemoryAccessError(f"{int(address):#x} is below every buffer", position)
         return self._buffers[index]
 
     def _each(self, addresses: Array, access: Callable[[Buffer, Array], object]) -> None:
         """Call `access` with every buffer concerned and the positions of its addresses."""
         index = np.searchsorted(np.array(self._bases, np.uint64), addresses, side="right") - 1
         if index.min() < 0:
-            self._owner(addresses[index.argmin()])
+            self._owner(addresses[index.argmin()], int(index.argmin()))
         for i in np.unique(index):
             positions = np.flatnonzero(index == i)
             try:
                 access(self._buffers[i], positions)
             except MemoryAccessError as fault:
-                raise MemoryAccessError(str(fault), int(positions[fault.position])) from None
+                raise MemoryAccessError(str(fault), int(positions[fault.position or 0])) from None

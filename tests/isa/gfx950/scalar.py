@@ -175,8 +175,8 @@ def bind(insn: Instruction) -> Step | None:
         return _comparison(insn)
     if name.startswith("s_bitcmp"):
         return _bit_test(insn)
-    if name.endswith(("_saveexec_b64", "_wrexec_b64")):
-        return _exec_update(insn)
+    if name.endswith("_saveexec_b64"):
+        return _save_exec(insn)
     reads = _reads(insn)
     if name in _WITH_SCC:
         return _with_scc(insn, _WITH_SCC[name], reads)
@@ -272,10 +272,8 @@ def _bit_test(insn: Instruction) -> Step:
     return step
 
 
-def _exec_update(insn: Instruction) -> Step | None:
-    name = insn.mnemonic.removeprefix("s_")
-    saves = name.endswith("_saveexec_b64")
-    function = _SAVE_EXEC.get(name.removesuffix("_saveexec_b64").removesuffix("_wrexec_b64"))
+def _save_exec(insn: Instruction) -> Step | None:
+    function = _SAVE_EXEC.get(insn.mnemonic.removeprefix("s_").removesuffix("_saveexec_b64"))
     if function is None:
         return None
     (read,) = _reads(insn)
@@ -284,7 +282,7 @@ def _exec_update(insn: Instruction) -> Step | None:
     def step(wave: Wave) -> None:
         old = wave.exec
         new = function(read(wave), old) & _MASK64
-        wave.set_scalar(register, old if saves else new, 2)
+        wave.set_scalar(register, old, 2)
         wave.set_scalar(EXEC, new, 2)
         wave.scc = int(new != 0)
 

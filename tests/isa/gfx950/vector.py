@@ -51,11 +51,13 @@ def _wide(x: Any) -> Any:
 
 
 def _mad_64(a: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """Low 64 bits and bit 64 of the exact ``a * b + c``."""
     product = a.astype(c.dtype) * b.astype(c.dtype)
     total = product + c
     if c.dtype.kind == "u":
         return total, total < c
-    return total, ((product >= 0) == (c >= 0)) & ((total >= 0) != (c >= 0))
+    overflow = ((product >= 0) == (c >= 0)) & ((total >= 0) != (c >= 0))
+    return total, (total < 0) != overflow
 
 
 _WITH_MASK: dict[str, Callable[..., tuple[Any, Any]]] = {

@@ -14,7 +14,6 @@ from .memory import Buffer
 if TYPE_CHECKING:
     from .machine import Rank
 
-
 LANES = 64
 LANE = np.arange(LANES)
 ALL_LANES = (1 << LANES) - 1
@@ -25,8 +24,6 @@ _VECTOR_REGISTERS = 2 * FIRST_AGPR
 _SCALAR_REGISTERS = 129
 # registers and LDS start with this word, a signalling NaN, so that code that reads them unwritten is seen
 POISON = 0x7FA5A5A5
-
-
 # round to nearest, denormals kept, DX10 clamp and IEEE, as LLVM's kernels start
 MODE_AT_START = 0x3F0
 MODE_FP16_OVERFLOW = 1 << 23
@@ -66,11 +63,15 @@ class Wave:
     Attributes
     ----------
     v : dict
-        The vector register file [512, 64] by view: ``"u4"``, ``"i4"``, ``"f4"`` [512, 64], ``"u2"``, ``"i2"``,
-        ``"f2"`` [512, 128] and ``"u1"``, ``"i1"`` [512, 256]. Rows 256..511 are the accumulation registers. s : list
-        of int Scalar registers by source code: 0..105, VCC at 106, M0 at 124, EXEC at 126. mode : int The MODE
-        register. exec : int The EXEC mask; `mask` is the same as bool [64], or None when all lanes are active, and
-        `lanes` the active lanes' numbers.
+        The vector register file by view: ``"u4"``, ``"i4"``, ``"f4"`` [512, 64], ``"u2"``, ``"i2"``, ``"f2"``
+        [512, 128] and ``"u1"``, ``"i1"`` [512, 256]. Rows 256..511 are the accumulation registers.
+    s : list of int
+        Scalar registers by source code: 0..105, VCC at 106, M0 at 124, EXEC at 126.
+    mode : int
+        The MODE register.
+    exec : int
+        The EXEC mask; `mask` is the same as bool [64], or None when all lanes are active, and `lanes` the numbers of
+        the active lanes.
     """
 
     __slots__ = ("exec", "lanes", "mask", "mode", "number", "pc", "s", "scc", "status", "v", "workgroup")
