@@ -22,11 +22,6 @@ THREADS = 256
 E8M0_BIAS = 127
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(3)
-
-
 def test_a_store_past_the_end_is_caught() -> None:
     size = 300
     x, y = np.arange(size, dtype=np.uint32), np.zeros(size, np.uint32)

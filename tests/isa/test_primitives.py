@@ -56,11 +56,6 @@ def devices(tmp_path_factory: pytest.TempPathFactory) -> Devices:
     return make
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(12)
-
-
 def both(
     devices: Devices, phase: str, arguments: Mapping[str, Array | int], *outputs: str
 ) -> list[tuple[Array, Array]]:

@@ -23,11 +23,6 @@ E8M0_BIAS = 127
 BLOCK = 32
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20260801)
-
-
 def execute(compiled: Compiled, *arguments: Argument, grid: tuple[int, int, int] = (1, 1, 1), seed: int = 0) -> Counts:
     """Run a kernel; arrays are placed in memory and changed in place."""
     code, name, block, lds_bytes = compiled
