@@ -204,6 +204,10 @@ VECTOR = [
         "v_add_u32_sdwa %[d], sext(%[a]), %[b] dst_sel:BYTE_1 dst_unused:UNUSED_PAD src0_sel:BYTE_3 src1_sel:WORD_0",
         lambda a, b, c, old: ((a.view(np.int32) >> 24) + (b & 0xFFFF).astype(np.int64) & 0xFF) << 8,
     ),
+    Case(
+        "v_mul_i32_i24 %[d], %[a], %[b]",
+        lambda a, b, c, old: (a.view(np.int32) << 8 >> 8).astype(int) * (b.view(np.int32) << 8 >> 8),
+    ),
     Case("v_bfrev_b32 %[d], %[a]", lambda a, b, c, old: each(lambda x: int(f"{x:032b}"[::-1], 2), a)),
     Case("v_cvt_f32_ubyte0 %[d], %[a]", lambda a, b, c, old: bits(a & 0xFF)),
     # second results: carries and borrows
