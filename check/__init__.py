@@ -1,6 +1,7 @@
 """Contract checker: resolves every upstream name the package reads, from syntax trees alone.
 
-The package uses the standard library only and imports neither SGLang nor torch, so it judges a tree that this machine could not run.
+The package uses the standard library only and imports neither SGLang nor torch, so it judges a tree that this machine
+could not run.
 Data flows one way::
 
     tree.py -> extract.py -> facts.py -> store.py     source text to cached facts of one module

@@ -32,12 +32,11 @@ class Comparison:
     def findings(self, row: Row, on: str, found: Found) -> list[Finding]:
         """Every way in which `found`, met on `on`, differs from `row`; one `ok` finding where it does not."""
         kind = kind_of(found)
-        expected = Kind.FUNCTION if row.kind in {Kind.CALLS, Kind.STRINGS} else row.kind
-        if function_of(found) and expected is Kind.FUNCTION:
-            # what a function does is asked of methods and module functions alike
-            kind = Kind.FUNCTION if row.kind is not Kind.FUNCTION else kind
-        if not alike(kind, expected):
-            text = f"is {_with_article(kind)}, expected {_with_article(row.kind)}"
+        # what a function does is asked of methods and module functions alike
+        of_function = row.kind in {Kind.CALLS, Kind.STRINGS}
+        if not (function_of(found) if of_function else alike(kind, row.kind)):
+            expected = "a function" if of_function else _with_article(row.kind)
+            text = f"is {_with_article(kind)}, expected {expected}"
             return [Finding(row, Verdict.KIND, on, text, found.place)]
         checks: list[Callable[[Row, Found], Said]] = [self._value, self._call, self._hop, self._body]
         if isinstance(found, Member):
@@ -140,10 +139,8 @@ def _steps(row: Row, body: FunctionBody) -> Said:
         sites = [index for index, site in enumerate(body.calls) if site.is_of(step)]
         after = [index for index in sites if index > previous]
         if not after:
-            wrong = (
-                f"calls {step} too early, at line {body.calls[sites[-1]].line}" if sites else f"does not call {step}"
-            )
-            yield Verdict.CALLS, wrong if sites else f"{wrong}; expected: {', then '.join(row.steps)}"
+            early = f"calls {step} too early, at line {body.calls[sites[-1]].line}" if sites else ""
+            yield Verdict.CALLS, f"{early or f'no longer calls {step}'}; expected {', then '.join(row.steps)}"
             return
         previous = after[0]
     last = [site for site in body.calls if site.is_of(row.steps[-1])]

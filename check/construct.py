@@ -38,9 +38,9 @@ class Set:
 class Construction:
     """The construction closure of one runtime class.
 
-    It is what `cls(...)` reaches from the effective `__init__` through `self.m()`, `super().m()` and the borrowed `Other.m(self)`.
-    Names are resolved for the runtime class, so an override in it replaces the base's method and a base constructor that is not called does
-    not count.
+    It is what `cls(...)` reaches from the effective `__init__` through `self.m()`, `super().m()` and the borrowed
+    `Other.m(self)`. Names are resolved for the runtime class, so an override in it replaces the base's method, and a base
+    constructor that is not called does not count.
     """
 
     def __init__(self, cls: ClassAt, names: Names, inheritance: Inheritance) -> None:
@@ -109,7 +109,7 @@ class Construction:
         elif invoke.target != "super":
             other = self._class(invoke.target, step)
             return self._inheritance.classes(other) if other else []
-        # super() in a borrowed method searches the runtime class's order, or the method's own where it is not part of it
+        # super() searches the runtime class's order; a borrowed method's class may not be part of it
         order = self._order if start in self._order else self._inheritance.classes(start)
         return order[order.index(start) + 1 :]
 

@@ -13,7 +13,7 @@ _WRAPPERS = frozenset({"Optional", "Union", "Final", "ClassVar", "Annotated", "A
 
 
 def given_classes(names: Names, found: Member | At) -> list[ClassAt]:
-    """The classes that reading `found` can give, calling it where it is a function; empty where the source does not say."""
+    """The classes that reading, or calling, `found` can give; empty where the source does not say."""
     if isinstance(found, At):
         function = found.definition
         return _annotated(names, found, function.returns) if isinstance(function, Function) else []

@@ -10,7 +10,7 @@ from sgl_amd_mono.check.names import ClassAt, External, Names
 
 Ancestor: TypeAlias = "ClassAt | External"
 
-# outside classes that bring no attribute we could mistake for SGLang's own; any other makes an absent name unknown, not missing
+# outside classes that bring no attribute of SGLang's; any other one makes an absent name unknown instead of missing
 _EMPTY_BASES = frozenset(
     {
         "abc.ABC",

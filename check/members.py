@@ -81,7 +81,7 @@ class Members:
     def find(self, cls: ClassAt, name: str) -> list[Member]:
         """What `name` can be on an object of `cls`; empty where it has no such attribute.
 
-        Python's own precedence: a property of the class, then what the object was given, then anything else of the class.
+        Python's own precedence: a property of the class, then what the object was given, then the rest of the class.
         """
         declared = self._declared(cls, name)
         if any(member.kind in {Kind.PROPERTY, Kind.CACHED_PROPERTY, Kind.FIELD} for member in declared):

@@ -111,7 +111,7 @@ class Names:
         return self.follow(module, qualname)
 
     def follow(self, module: Module, qualname: str, *, typing: bool = False) -> list[Target]:
-        """What the dotted `qualname` stands for in `module`'s namespace; `typing` admits names that only annotations see."""
+        """What the dotted `qualname` stands for in `module`; `typing` admits the names that only annotations see."""
         targets: list[Target] = [module]
         for part in qualname.split("."):
             targets = [found for target in targets for found in self._step(target, part, typing, frozenset())]
