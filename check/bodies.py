@@ -15,15 +15,18 @@ from sgl_amd_mono.check.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """One call by dotted name, with the conditions round it."""
+    """One call by dotted name and first argument, with the conditions round it."""
 
     name: str
+    argument: str
     line: int
     guards: Guards
 
     def is_of(self, name: str) -> bool:
-        """Whether the call is of `name`, by itself or at the end of a chain of attributes."""
-        return self.name == name or self.name.endswith(f".{name}")
+        """Whether the call is of `name`, or of a chain of attributes that ends in it; `f(x)` asks for the argument too."""
+        function, _, argument = name.rstrip(")").partition("(")
+        named = self.name == function or self.name.endswith(f".{function}")
+        return named and argument in {"", self.argument}
 
 
 class FunctionBody:
@@ -64,7 +67,7 @@ class FunctionBody:
     def calls(self) -> list[CallSite]:
         """The calls that ROCm can reach, in source order."""
         found = [
-            CallSite(name, self._first_line + call.lineno, guards)
+            CallSite(name, dotted(call.args[0]) if call.args else "", self._first_line + call.lineno, guards)
             for statement, guards in statements(self._node.body)
             for call in calls(statement)
             if (name := dotted(call.func)) and on_rocm(guards) is not False

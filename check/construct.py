@@ -39,7 +39,7 @@ class Construction:
     """The construction closure of one runtime class.
 
     It is what `cls(...)` reaches from the effective `__init__` through `self.m()`, `super().m()` and the borrowed
-    `Other.m(self)`. Names are resolved for the runtime class, so an override in it replaces the base's method, and a base
+    `Other.m(self)`. Names are resolved for the runtime class: an override in it replaces the base's method, and a base
     constructor that is not called does not count.
     """
 

@@ -37,7 +37,8 @@ def on_rocm(guards: Guards) -> bool | None:
 def effective(definitions: Sequence[G]) -> list[G]:
     """The definitions of one name that can be the one in force on ROCm.
 
-    They are the last certain one and any uncertain one after it. A definition in an `except` branch counts only where nothing else defines the name.
+    They are the last certain one and any uncertain one after it. A definition in an `except` branch counts only where
+    nothing else defines the name.
     """
     possible = [d for d in definitions if on_rocm(d.guards) is not False]
     ordinary = [d for d in possible if not _is_fallback(d.guards)]
