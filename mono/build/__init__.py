@@ -1,0 +1,1 @@
+"""Compiles the kernels of `hip/kernels` and reads what the compiler made of them."""
