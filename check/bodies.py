@@ -23,7 +23,7 @@ class CallSite:
     guards: Guards
 
     def is_of(self, name: str) -> bool:
-        """Whether the call is of `name`, or of a chain of attributes that ends in it; `f(x)` asks for the argument too."""
+        """Whether the call is of `name`, alone or at the end of a chain; `f(x)` asks for the argument too."""
         function, _, argument = name.rstrip(")").partition("(")
         named = self.name == function or self.name.endswith(f".{function}")
         return named and argument in {"", self.argument}
@@ -35,7 +35,8 @@ class FunctionBody:
     def __init__(self, tree: Tree, at: At, end_line: int) -> None:
         lines = tree.read(at.module.path).decode().splitlines()[at.definition.line - 1 : end_line]
         # under an `if`, any indentation parses, whatever the multi-line strings inside look like
-        (block,) = ast.parse("\n".join(["if True:", *lines]) if lines[0][:1].isspace() else "\n".join(lines)).body
+        head = ["if True:"] if lines[0][:1].isspace() else []
+        (block,) = ast.parse("\n".join([*head, *lines])).body
         node = block.body[0] if isinstance(block, ast.If) else block
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         self._node = node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +62,8 @@ class Report:
         """0 where everything that we read is there, 1 on a breach or an unsupported tree."""
         return int(bool(self.unsupported) or any(model.at(Level.BREACH) for model in self.models))
 
-    def as_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
+    def as_json(self, readers: Mapping[str, str]) -> dict[str, Any]:
+        """The report as JSON values; `readers` are our file:line by row path, where they are known."""
         return {
             "tree": self.place,
             "release": self.release,
@@ -76,7 +76,7 @@ class Report:
                     "profile": model.profile.name,
                     "choice": model.choice,
                     "parts": {part.name: part.runs for part in model.parts},
-                    "findings": [_finding(finding) for finding in model.findings],
+                    "findings": [_finding(finding, readers) for finding in model.findings],
                 }
                 for model in self.models
             ],
@@ -130,7 +130,7 @@ def _unsupported(judge: Judge, contract: Contract) -> str:
     return f"no plugin contract: {contract.plugin} does not exist{hint}"
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding, readers: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": finding.label,
         "path": finding.row.path,
@@ -139,7 +139,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "level": finding.verdict.level.value,
         "text": finding.text,
         "upstream": finding.place,
-        "reader": finding.row.reader,
+        "reader": readers.get(finding.row.path, finding.row.reader),
         "needed_for": finding.row.needed_for,
         "hints": list(finding.hints),
     }

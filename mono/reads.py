@@ -1,7 +1,7 @@
 """What both models read of SGLang: the plugin contract, its host, the step's inputs, the pools and the backends.
 
-Facts about each name: specs/upstream_contract.md, sections 1 to 4. `since` is the oldest of the releases 0.5.21 to 0.5.23 that has
-the name; the plugin contract itself exists from 0.5.23 on.
+`since` is the oldest of the releases 0.5.21 to 0.5.23 that has the name; the plugin contract exists from 0.5.23 on.
+Rows since PR #46980 state what its description says: no release has it, so they are not verified against its code.
 """
 
 from __future__ import annotations
@@ -225,8 +225,18 @@ _HOST = (
         _BINDING,
         function("device_isa", call=Call(), watched=True),
         function("deadline_s", call=Call(1), watched=True),
-        function("monokernel_disable_reasons", call=Call(keywords=("cfg", "model_config", "isa")), body={"0.5.23": "9f2b7a491e"}, watched=True),
-        function("monokernel_weights_iterator", call=Call(keywords=("model", "weights")), body={"0.5.23": "e4ca353fa6"}, watched=True),
+        function(
+            "monokernel_disable_reasons",
+            call=Call(keywords=("cfg", "model_config", "isa")),
+            body={"0.5.23": "9f2b7a491e"},
+            watched=True,
+        ),
+        function(
+            "monokernel_weights_iterator",
+            call=Call(keywords=("model", "weights")),
+            body={"0.5.23": "e4ca353fa6"},
+            watched=True,
+        ),
         function(
             "install_monokernel_forward",
             call=Call(keywords=("model", "hf_config", "capture_tail_hooks")),
@@ -462,8 +472,15 @@ _STEP = (
 _CHAIN = (
     *on(
         _CONTEXT,
-        function("get_attn_backend", call=Call(), gives=(f"{_HYBRID}:HybridLinearAttnBackend",), body={"0.5.21": "4f1636f7df"}),
-        function("get_token_to_kv_pool", call=Call(), gives=(f"{_POOL}:HybridLinearKVPool",), body={"0.5.21": "86cd43cc08"}),
+        function(
+            "get_attn_backend",
+            call=Call(),
+            gives=(f"{_HYBRID}:HybridLinearAttnBackend",),
+            body={"0.5.21": "4f1636f7df"},
+        ),
+        function(
+            "get_token_to_kv_pool", call=Call(), gives=(f"{_POOL}:HybridLinearKVPool",), body={"0.5.21": "86cd43cc08"}
+        ),
         function(
             "get_req_to_token_pool",
             call=Call(),
@@ -482,7 +499,9 @@ _CHAIN = (
     ),
     *on(
         "sglang.srt.layers.attention.linear.utils",
-        function("select_verify_intermediate_state_indices", since="0.5.22", body={"0.5.22": "950f2ffc3b"}, watched=True),
+        function(
+            "select_verify_intermediate_state_indices", since="0.5.22", body={"0.5.22": "950f2ffc3b"}, watched=True
+        ),
         reader=UPSTREAM,
         needed_for="verify",
     ),
@@ -536,7 +555,13 @@ _STATE = (
             body={"0.5.21": "15345ff575"},
             replaced_by="the linear-attention backend's state_layer_cache",
         ),
-        method("mamba2_layer_index", call=Call(1), references=("mamba_map",), body={"0.5.21": "bd6b20abbb"}, replaced_by="the layer router"),
+        method(
+            "mamba2_layer_index",
+            call=Call(1),
+            references=("mamba_map",),
+            body={"0.5.21": "bd6b20abbb"},
+            replaced_by="the layer router",
+        ),
         attribute("mamba_map"),
         attribute("mamba_pool", gives=(f"{_POOL}:MambaPool",)),
         null_attribute(
@@ -664,7 +689,9 @@ def hybrid_backend(*, linear: str, full: str, pool: str, reader: str) -> tuple[R
         *on(
             linear,
             null_attribute("mamba_track_indices_buf", declared_on=base, set_by=("init_cuda_graph_state",)),
-            method("_track_mamba_state_decode", declared_on=base, call=Call(5), body={"0.5.21": "c5d54e9961"}, watched=True),
+            method(
+                "_track_mamba_state_decode", declared_on=base, call=Call(5), body={"0.5.21": "c5d54e9961"}, watched=True
+            ),
             reader=reader,
             needed_for="prefix cache",
         ),

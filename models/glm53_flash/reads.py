@@ -1,4 +1,4 @@
-"""What GLM-5.3-Flash reads of SGLang beyond what both models read: KDA state, sparse MLA caches, the model's modules."""
+"""What GLM-5.3-Flash reads of SGLang beyond what both models read: KDA state, sparse MLA caches, modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Qwen3.8-Flash-Next reads of SGLang beyond what both models read: GDN state, sparse GQA caches, PLE state, modules."""
+"""What Qwen3.8-Flash-Next reads of SGLang beyond what both models read: GDN and PLE state, sparse GQA, modules."""
 
 from __future__ import annotations
 
@@ -137,9 +137,21 @@ _CACHES = (
 _SIDE_STATE = (
     *on(
         f"{_POOL}:HybridReqToTokenPool",
-        method("short_conv_layer_cache", call=Call(1), body={"0.5.21": "f3d0971648"}, replaced_by="the layer router's short-conv part"),
-        method("get_ngram_context", call=Call(1), body={"0.5.22": "e5f5e92528"}, replaced_by="the layer router's N-gram part"),
-        method("set_ngram_context", call=Call(2), body={"0.5.21": "c4da4fd2bb"}, replaced_by="the layer router's part_view"),
+        method(
+            "short_conv_layer_cache",
+            call=Call(1),
+            body={"0.5.21": "f3d0971648"},
+            replaced_by="the layer router's short-conv part",
+        ),
+        method(
+            "get_ngram_context",
+            call=Call(1),
+            body={"0.5.22": "e5f5e92528"},
+            replaced_by="the layer router's N-gram part",
+        ),
+        method(
+            "set_ngram_context", call=Call(2), body={"0.5.21": "c4da4fd2bb"}, replaced_by="the layer router's part_view"
+        ),
         attribute("short_conv_pool", gives=(f"{_PLE}:ShortConvPool",), replaced_by="StateStorage"),
         attribute("ngram_pool", gives=(f"{_PLE}:NGramPool",), replaced_by="StateStorage"),
         unset_attribute("ple_window_cache"),
@@ -155,7 +167,12 @@ _SIDE_STATE = (
             body={"0.5.21": "92781e942a"},
             replaced_by="the layer router's short-conv part",
         ),
-        method("set_ngram_intermediate_context", call=Call(1, ("indices",)), body={"0.5.22": "ce67ef0ce1"}, replaced_by="the layer router's part_view"),
+        method(
+            "set_ngram_intermediate_context",
+            call=Call(1, ("indices",)),
+            body={"0.5.22": "ce67ef0ce1"},
+            replaced_by="the layer router's part_view",
+        ),
         reader=BIND,
         needed_for="verify",
         profile=REQUEST_TABLE.name,
@@ -220,9 +237,7 @@ _MODULES = (
         method("load_weights", body={"0.5.21": "38c383a00c"}, watched=True),
         attribute("model", declared_on=_VL, only_if=_HAS_MODEL, gives=(f"{_MODEL}:Qwen4ExpVLModel",)),
         attribute("lm_head", declared_on=_VL, only_if=_HAS_MODEL),
-        attribute(
-            "logits_processor", declared_on=_VL, gives=("sglang.srt.layers.logits_processor:LogitsProcessor",)
-        ),
+        attribute("logits_processor", declared_on=_VL, gives=("sglang.srt.layers.logits_processor:LogitsProcessor",)),
         attribute("is_mrope_enabled"),
         *attributes("capture_aux_hidden_states", "use_deepstack", "language_model_only", declared_on=_VL),
         attribute("visual", declared_on=_VL, only_if="not self.language_model_only"),
