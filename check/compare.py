@@ -13,7 +13,7 @@ from sgl_amd_mono.check.hops import given_classes
 from sgl_amd_mono.check.kinds import Kind, When, alike
 from sgl_amd_mono.check.members import Member, Members
 from sgl_amd_mono.check.names import At, ClassAt, Names
-from sgl_amd_mono.check.rows import Row
+from sgl_amd_mono.check.rows import ANYWHERE, Row
 from sgl_amd_mono.check.signatures import called_as, misfit
 from sgl_amd_mono.check.structs import constructor, field_list
 from sgl_amd_mono.check.syntax import literal
@@ -90,13 +90,19 @@ class Comparison:
             yield Verdict.SIGNATURE, reason
 
     def _hop(self, row: Row, found: Found) -> Said:
-        expected = [self._names.class_at(path) for path in row.gives]
-        for path, cls in zip(row.gives, expected, strict=True):
-            if cls is None and not path.startswith("*"):
-                yield Verdict.MISSING, f"gives {path.rpartition(':')[2]}, which the tree does not define at {path}"
         given = given_classes(self._names, found) if row.gives else []
+        expected: list[ClassAt] = []
+        for path in row.gives:
+            module, _, name = path.partition(":")
+            # a class whose module upstream has not said is known by its name alone
+            same = [cls for cls in given if cls.qualname == name] if module == ANYWHERE else []
+            if cls := self._names.class_at(path):
+                expected.append(cls)
+            elif module != ANYWHERE:
+                yield Verdict.MISSING, f"gives {name}, which the tree does not define at {path}"
+            expected += same
         related = self._members.inheritance.related
-        if given and not any(related(one, other) for one in given for other in expected if other):
+        if given and not any(related(one, other) for one in given for other in expected):
             names = " or ".join(cls.qualname for cls in given)
             yield Verdict.KIND, f"gives {names}, expected {' or '.join(p.rpartition(':')[2] for p in row.gives)}"
 

@@ -12,14 +12,12 @@ from sgl_amd_mono.check.index import Index
 from sgl_amd_mono.check.kinds import Kind
 from sgl_amd_mono.check.members import Member, Members
 from sgl_amd_mono.check.names import At, ClassAt, External, Names
-from sgl_amd_mono.check.rows import Row
+from sgl_amd_mono.check.rows import ANYWHERE, Row
 from sgl_amd_mono.check.store import Store
 from sgl_amd_mono.check.tree import Tree
 
 Found: TypeAlias = "Member | At"
 
-# an owner whose module upstream has not said: the one class of that name, wherever it is
-ANYWHERE = "*"
 _MOST_HINTS = 4
 
 

@@ -20,6 +20,9 @@ from typing import Any
 
 from sgl_amd_mono.check.kinds import Kind, When
 
+# in place of an owner's module that upstream has not said: the one class of that name, wherever it is
+ANYWHERE = "*"
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
