@@ -36,7 +36,7 @@ class Comparison:
         of_function = row.kind in {Kind.CALLS, Kind.STRINGS}
         if not (function_of(found) if of_function else alike(kind, row.kind)):
             expected = "a function" if of_function else _with_article(row.kind)
-            text = f"is {_with_article(kind)}, expected {expected}"
+            text = f"is {_with_article(kind)}{_never(found)}, expected {expected}"
             return [Finding(row, Verdict.KIND, on, text, found.place)]
         checks: list[Callable[[Row, Found], Said]] = [self._value, self._call, self._hop, self._body]
         if isinstance(found, Member):
@@ -190,6 +190,11 @@ def describe(found: Found) -> str:
     when = f", {found.when.value}" if found.kind is Kind.ATTRIBUTE else ""
     only_if = f", only if {found.only_if}" if found.only_if else ""
     return f"{found.kind.value} of {found.declared_on.qualname}{when}{only_if}"
+
+
+def _never(found: Found) -> str:
+    """A reminder that a class default of None hides that nothing sets the name."""
+    return f" that is {found.when.value}" if isinstance(found, Member) and found.when is When.NEVER else ""
 
 
 def _if(condition: str) -> str:

@@ -189,7 +189,7 @@ class Members:
         elif nulls:
             when = When.NEVER
         else:
-            return None
+            return None if declared else _announced(name, construction)
         shown = construction.most_derived(values or later or nulls)
         always = when is When.LATE or (by_class and (not values or declared[0].when is When.CLASS))
         only_if = "" if always else alternatives([found.guards for found in values or nulls], construction.ends)
@@ -214,6 +214,15 @@ class Members:
             for function in ancestor.definition.body
             if isinstance(function, Function) and name in function.deletes
         )
+
+
+def _announced(name: str, construction: Construction) -> Member | None:
+    """The attribute that `self.<name>: Type` announces without giving it a value."""
+    for found in construction.sets(name):
+        at = At(found.cls.module, (*found.cls.outer, found.cls.definition), found.function)
+        annotation = found.assign.annotation
+        return Member(name, Kind.ANNOTATION, at, found.assign.line, found.cls, When.NEVER, annotation=annotation)
+    return None
 
 
 def _kind_of_function(function: Function) -> Kind:

@@ -26,10 +26,14 @@ ANYWHERE = "*"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How we call it: so many positional arguments (`self` not counted) and these keywords."""
+    """How we call it: so many positional arguments (`self` not counted) and these keywords.
+
+    `names` are the parameters that the positional arguments must meet, where only their order tells them apart.
+    """
 
     positional: int = 0
     keywords: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

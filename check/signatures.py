@@ -34,6 +34,8 @@ def misfit(found: inspect.Signature, call: Call) -> str:
         found.bind(*[None] * call.positional, **dict.fromkeys(call.keywords))
     except TypeError as error:
         return f"{error}; the signature is now {found}"
+    if call.names and tuple(found.parameters)[: len(call.names)] != call.names:
+        return f"the first parameters are not {', '.join(call.names)}; the signature is now {found}"
     return ""
 
 
