@@ -51,10 +51,13 @@ class Index:
 
     def holders(self, name: str) -> list[Holder]:
         """The classes and modules that declare or assign `name` themselves."""
-        word = re.escape(name.encode())
+        plain = name.encode()
+        word = re.escape(plain)
         declares = re.compile(rb"\b(?:def|class)\s+%b\b|\b%b\s*(?::[^=\n]+)?=|^\s+%b\s*:" % ((word,) * 3), re.MULTILINE)
         found: list[Holder] = []
-        for path in sorted(path for path, source in self._sources.items() if declares.search(source)):
+        # a plain search first: the pattern would take seconds over a whole tree
+        mentions = sorted((path, source) for path, source in self._sources.items() if plain in source)
+        for path in (path for path, source in mentions if declares.search(source)):
             if module := self._names.module(_module_name(path)):
                 lines = [d.line for d in module.body if d.name == name and not isinstance(d, Import)]
                 found += [Holder(module.name, f"{path}:{line}") for line in lines[-1:]]

@@ -70,7 +70,7 @@ def contract(
         if diff:
             _diff(contracts, diff, json=json)
         elif explain_name:
-            _explain(contracts, _tree(sglang), explain_name)
+            _explain(contracts, _tree(sglang), explain_name, json=json)
         else:
             _check(contracts, _tree(sglang), format, json=json)
     except TreeError as error:
@@ -127,12 +127,21 @@ def _check(contracts: list[Contract], tree: Tree, format: Format, *, json: bool)
         raise typer.Exit(BREACH)
 
 
-def _explain(contracts: list[Contract], tree: Tree, name: str) -> None:
+def _explain(contracts: list[Contract], tree: Tree, name: str, *, json: bool) -> None:
     rows = _rows(contracts)
     said, holders = explain(Judge(tree, store()), rows, name)
     if not said and not holders:
         raise ContractError(f"Neither a row nor the tree has {name}.")
-    print_explanation(name, said, holders, _readers(rows))
+    if json:
+        plain = {
+            "rows": [
+                {"path": s.row.path, "tree": s.facets, "verdicts": [f.verdict.text for f in s.findings]} for s in said
+            ],
+            "holders": [{"owner": holder.owner, "place": holder.place} for holder in holders],
+        }
+        typer.echo(json_module.dumps(plain, indent=2))
+    else:
+        print_explanation(name, said, holders, _readers(rows))
 
 
 def _diff(contracts: list[Contract], trees: tuple[Path, Path], *, json: bool) -> None:

@@ -34,7 +34,7 @@ def print_report(report: Report, readers: Mapping[str, str]) -> None:
 def print_changes(changes: Sequence[Change], old: str, new: str) -> None:
     """One row a facet that differs."""
     console = _console()
-    table = Table("name", "facet", old, new, "where", title=f"What we read that changed: {len(changes)}")
+    table = _table("name", "facet", old, new, "where", title=f"What we read that changed: {len(changes)}")
     for change in changes:
         place = change.new_place or change.old_place
         table.add_row(*map(escape, (change.row.label, change.facet, change.old, change.new, place)))
@@ -63,18 +63,26 @@ def print_explanation(
                 console.print(f"  {key}: {escape(value)}")
         for finding in said.findings:
             console.print(f"  [{_STYLE[finding.verdict.level]}]{finding.verdict.text}[/]: {escape(finding.text)}")
-    table = Table("has the name", "where", title=f"{name} in this tree: {len(holders)}")
+    table = _table("has the name", "where", title=f"{name} in this tree: {len(holders)}")
     for holder in holders:
         table.add_row(escape(holder.owner), escape(holder.place))
     console.print(table)
 
 
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False)
+
+
+def _table(*headers: str, title: str = "") -> Table:
+    """A table that breaks long names and paths over lines instead of cutting them."""
+    table = Table(title=title or None)
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    return table
 
 
 def _findings(findings: Sequence[Finding], readers: Mapping[str, str]) -> Table:
-    table = Table("verdict", "name", "found", "upstream", "read by")
+    table = _table("verdict", "name", "found", "upstream", "read by")
     for finding in findings:
         text = "\n".join([finding.text, *(f"- {hint}" for hint in finding.hints)])
         reader = readers.get(finding.row.path, finding.row.reader)
