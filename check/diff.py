@@ -49,7 +49,7 @@ def changes(old: Judge, new: Judge, rows: Iterable[Row]) -> list[Change]:
 
 def facets(judge: Judge, row: Row) -> dict[str, str]:
     """What a tree says of a row, facet by facet; empty where it does not have the name."""
-    found = judge.find(row, row.owner)
+    found = judge.find(row)
     if not found:
         return {}
     target = found[-1]

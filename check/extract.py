@@ -93,7 +93,7 @@ def _function(
         text(node.returns) if node.returns else "",
     )
     arguments = node.args.posonlyargs + node.args.args
-    if not in_class or not arguments:
+    if not in_class or not arguments or "staticmethod" in header[4]:
         return Function(*header)
     body = Body(arguments[0].arg)
     body.read(node.body)

@@ -9,7 +9,7 @@ from sgl_amd_mono.check.facts import Function
 from sgl_amd_mono.check.members import Member
 from sgl_amd_mono.check.names import At, ClassAt, Names
 
-_WRAPPERS = frozenset({"Optional", "Union", "Final", "ClassVar", "Annotated", "A"})
+_WRAPPERS = frozenset({"Optional", "Union", "Final", "ClassVar"})
 
 
 def given_classes(names: Names, found: Member | At) -> list[ClassAt]:

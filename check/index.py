@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from sgl_amd_mono.check.errors import TreeError
 from sgl_amd_mono.check.facts import Function, Import
 from sgl_amd_mono.check.inherit import Inheritance
 from sgl_amd_mono.check.names import ClassAt, Names, classes
@@ -58,7 +59,12 @@ class Index:
         # a plain search first: the pattern would take seconds over a whole tree
         mentions = sorted((path, source) for path, source in self._sources.items() if plain in source)
         for path in (path for path, source in mentions if declares.search(source)):
-            if module := self._names.module(_module_name(path)):
+            try:
+                module = self._names.module(_module_name(path))
+            except TreeError:
+                found.append(Holder("perhaps something in a file that this Python cannot parse", path))
+                continue
+            if module:
                 lines = [d.line for d in module.body if d.name == name and not isinstance(d, Import)]
                 found += [Holder(module.name, f"{path}:{line}") for line in lines[-1:]]
                 for cls in classes(module):

@@ -8,16 +8,17 @@ from sgl_amd_mono.check.facts import Function, Parameter
 from sgl_amd_mono.check.kinds import Kind
 from sgl_amd_mono.check.rows import Call
 
-_KINDS = {kind.name: kind for kind in inspect._ParameterKind}
-
 
 def signature(parameters: tuple[Parameter, ...]) -> inspect.Signature:
     """The parameters as Python's own signature, which knows how to bind a call."""
-    empty = inspect.Parameter.empty
     return inspect.Signature(
         [
-            inspect.Parameter(p.name, _KINDS[p.kind], default=_Text(p.default) if p.default else empty)
-            for p in parameters
+            inspect.Parameter(
+                parameter.name,
+                getattr(inspect.Parameter, parameter.kind),
+                default=_Text(parameter.default) if parameter.default else inspect.Parameter.empty,
+            )
+            for parameter in parameters
         ]
     )
 

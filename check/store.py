@@ -12,15 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_MAKERS = ("facts.py", "extract.py", "body.py", "syntax.py")
-
 
 @cache
 def _maker() -> bytes:
-    """Part of every key: what turns source into facts, and the Python that spells them."""
+    """Part of every key: the checker's own source, and the Python that spells expressions."""
     digest = hashlib.sha256(repr(sys.version_info[:2]).encode())
-    for name in _MAKERS:
-        digest.update((Path(__file__).parent / name).read_bytes())
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
     return digest.digest()
 
 

@@ -60,6 +60,8 @@ class FolderTree(Tree):
             return (self.place / path).read_bytes()
         except FileNotFoundError:
             raise KeyError(path) from None
+        except OSError as error:
+            raise TreeError(f"{self.place / path} cannot be read: {error}") from error
 
     def has(self, path: str) -> bool:
         return (self.place / path).is_file()

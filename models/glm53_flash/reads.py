@@ -112,9 +112,10 @@ _BACKENDS = (
 _CACHES = (
     *on(
         f"{_POOL}:HybridLinearKVPool",
-        method("get_key_buffer", call=Call(1), body={"0.5.21": "09f731119d"}),
-        method("get_index_k_with_scale_buffer", call=Call(1)),
-        method("get_compress_tail_buffers", call=Call(1)),
+        method("get_key_buffer", call=Call(1), references=("_wait_for_layer",), body={"0.5.21": "09f731119d"}),
+        # the two that wait for HiCache, and the one that does not
+        method("get_index_k_with_scale_buffer", call=Call(1), references=("_wait_for_layer",)),
+        method("get_compress_tail_buffers", call=Call(1), avoids=("_wait_for_layer", "layer_transfer_counter")),
         attribute("use_dsa"),
         property_("kv_cache_dim"),
         property_("index_kpool"),

@@ -178,6 +178,14 @@ _SIDE_STATE = (
         profile=REQUEST_TABLE.name,
     ),
     *on(
+        "*:KVLayerRouter",
+        method("part_view"),
+        reader=BIND,
+        needed_for="decode",
+        profile=LAYER_ROUTER.name,
+        since=CHANGE,
+    ),
+    *on(
         f"{_PLE}:ShortConvPool",
         attribute("conv_state", only_if="not (not layer_ids or state_shape is None)"),
         attribute("layer_map"),

@@ -5,7 +5,8 @@ No release contains the pull request, so its code is not known. This is its desc
 - the request table loses `mamba2_layer_cache`, `mamba2_layer_index`, the short-conv accessors and its transfer counter;
 - `MambaPool` keeps a method called `mamba2_layer_cache`, whose argument is a pool index;
 - the linear-attention base class gains `state_layer_cache(layer_id)` and `state_pool`;
-- the KV pool gains `layer_router`, whose `read(layer_id, part)` gives the state of a layer;
+- the KV pool gains `layer_router`, whose `read(layer_id, part)` gives the state of a layer, and `part_view` what
+  writes go through;
 - the callers inside SGLang follow, so that the changed tree still serves, without the HiCache host tier.
 
 `apply` makes all of that, `remove` only the losses, which is what a plugin bound to the old names meets.
@@ -46,6 +47,9 @@ class KVLayerRouter:
 
     def read(self, layer_id, part):
         return self._readers[part](layer_id)
+
+    def part_view(self, part):
+        return self._readers[part]
 '''
 
 _BIND_PARTS = """

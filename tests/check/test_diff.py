@@ -43,7 +43,7 @@ def test_equal_trees_differ_in_nothing(tmp_path: Path) -> None:
     [
         ("srt/pool.py", "loc, k)", "loc, k, v=None)", "signature", "(layer, loc, k)", "(layer, loc, k, v=None)"),
         ("srt/pool.py", "    def set_kv(", "    def put_kv(", "existence", "method of Table", ABSENT),
-        ("srt/output.py", "hidden_states: object = None", "extra: int", "fields", "logits, hidden_states=", "logits, extra"),
+        ("srt/output.py", "hidden_states: object = None", "x: int", "fields", "logits, hidden_states=", "logits, x"),
     ],
 )  # fmt: skip
 def test_changed_facet_is_named(

@@ -33,7 +33,7 @@ def judge(folder: Path) -> Judge:
 
 def pinned(row: Row, folder: Path) -> Row:
     judged = judge(folder)
-    (found,) = judged.find(row, row.owner)
+    (found,) = judged.find(row)
     function = function_of(found)
     assert isinstance(found, Member)
     assert function
