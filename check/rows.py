@@ -122,15 +122,19 @@ calls = partial(Row, Kind.CALLS, watched=True)
 strings = partial(Row, Kind.STRINGS, watched=True)
 
 
-def on(owner: str, *rows: Row, **shared: Any) -> tuple[Row, ...]:
-    """The rows with `owner`, and with each of `shared` that a row leaves at its default."""
+def fill(*rows: Row, **shared: Any) -> tuple[Row, ...]:
+    """The rows with each of `shared` that a row leaves at its default."""
     blank = Row(Kind.MODULE)
 
     def filled(row: Row) -> Row:
-        own = {name: value for name, value in shared.items() if getattr(row, name) == getattr(blank, name)}
-        return replace(row, owner=owner, **own)
+        return replace(row, **{name: new for name, new in shared.items() if getattr(row, name) == getattr(blank, name)})
 
     return tuple(map(filled, rows))
+
+
+def on(owner: str, *rows: Row, **shared: Any) -> tuple[Row, ...]:
+    """The rows of one owner, filled with `shared`."""
+    return fill(*rows, owner=owner, **shared)
 
 
 def fields_(*names: str, **shared: Any) -> tuple[Row, ...]:

@@ -1,7 +1,7 @@
-"""What both models read of SGLang: the plugin contract, its host, the step's inputs, the pools and the backends.
+"""What both models read of SGLang in a step: its inputs, the backends, the pools and their state.
 
-`since` is the oldest of the releases 0.5.21 to 0.5.23 that has the name; the plugin contract exists from 0.5.23 on.
-Rows since PR #46980 state what its description says: no release has it, so they are not verified against its code.
+`since` is the oldest of the releases 0.5.21 to 0.5.23 that has the name. Rows since PR #46980 state what its description
+says: no release has it, so they are not verified against its code.
 """
 
 from __future__ import annotations
@@ -12,390 +12,33 @@ from sgl_amd_mono.check.rows import (
     Row,
     attribute,
     attributes,
-    calls,
     class_,
     class_attribute,
-    constant,
     enum_member,
     field_,
     fields_,
+    fill,
     function,
     method,
     null_attribute,
     on,
     property_,
-    strings,
 )
+from sgl_amd_mono.reads_host import HOST_ROWS, UPSTREAM
 
-PLUGIN = "sglang.kernels.plugin_kernels.amd.spec"
-_BINDING = "sglang.srt.kernel_plugins.amd.binding"
 _FORWARD_BATCH = "sglang.srt.model_executor.forward_batch_info"
 _CONTEXT = "sglang.srt.model_executor.forward_context"
 _POOL = "sglang.srt.mem_cache.memory_pool"
 _HYBRID = "sglang.srt.layers.attention.hybrid_linear_attn_backend"
 _LOGITS = "sglang.srt.layers.logits_processor"
-_FIELDS = "sglang.srt.arg_groups.fields"
-
-UPSTREAM = "mono/upstream.py"
+_NPU = "sglang.srt.hardware_backend.npu"
 
 # SGLang #46980 moves the recurrent state behind the linear-attention backend and the KV pool's layer router
 REQUEST_TABLE = Profile("request table", "the request table's mamba2_layer_cache")
 LAYER_ROUTER = Profile("layer router", "the linear-attention backend's state_layer_cache")
 CHANGE = "PR #46980"
 
-_PLUGIN_CONTRACT = (
-    *on(
-        PLUGIN,
-        constant("MONOKERNEL_API_VERSION", value=("1",)),
-        constant("BACKEND", value=("'amd'",)),
-        constant("FLAG", value=("'--enable-amd-monokernel'",)),
-        function("register", call=Call(keywords=("backend", "architecture", "path"))),
-        function("spec_registered", call=Call(keywords=("backend", "architectures")), watched=True),
-        function("find_spec", call=Call(keywords=("backend", "architectures", "isa")), watched=True),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:DeviceLimits",
-        class_(
-            fields=("widths", "tp_sizes", "resident_blocks"),
-            options=("frozen=True",),
-            call=Call(keywords=("widths", "tp_sizes", "resident_blocks")),
-        ),
-        *fields_("widths", "tp_sizes", "resident_blocks"),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:Requirements",
-        class_(
-            fields=("dtypes=", "attention_backends=", "server_args=", "hf_config=", "env="),
-            options=("frozen=True",),
-            call=Call(keywords=("dtypes", "attention_backends", "server_args", "hf_config", "env")),
-        ),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:Numerics",
-        class_(fields=("kind", "bounds="), options=("frozen=True",), call=Call(keywords=("kind", "bounds"))),
-        field_("bounds"),
-        method("bound", call=Call(1)),
-        reader=UPSTREAM,
-        needed_for="check mode",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:NumericsKind",
-        enum_member("BITWISE", value=("'bitwise'",)),
-        enum_member("TOLERANCE", value=("'tolerance'",)),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:ShapeKey",
-        class_(fields=("forward_mode", "batch_size", "tokens_per_request"), options=("frozen=True",)),
-        *fields_("forward_mode", "batch_size", "tokens_per_request"),
-        property_("rows"),
-        reader=UPSTREAM,
-        needed_for="decode",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:BuildContext",
-        class_(fields=("isa", "widths", "deadline_s", "copies"), options=("frozen=True",)),
-        *fields_("isa", "widths", "deadline_s", "copies"),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:Plan",
-        class_(fields=("key", "state="), options=("frozen=True",)),
-        field_("key", gives=(f"{PLUGIN}:ShapeKey",)),
-        field_("state"),
-        reader=UPSTREAM,
-        needed_for="decode",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:BuiltMonokernels",
-        method("forward", call=Call(4, ("pp_proxy_tensors",)), watched=True),
-        reader=UPSTREAM,
-        needed_for="decode",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:MonoSpec",
-        class_(
-            fields=(
-                "name",
-                "devices",
-                "features",
-                "requires",
-                "numerics",
-                "model_disable_reasons",
-                "build",
-                "api_version",
-                "config_disable_reasons=",
-                "load_tensor=",
-                "tokens_per_request=",
-                "unread_metadata=",
-            ),
-            options=("frozen=True",),
-            call=Call(
-                keywords=(
-                    "name",
-                    "devices",
-                    "features",
-                    "requires",
-                    "numerics",
-                    "model_disable_reasons",
-                    "build",
-                    "api_version",
-                    "config_disable_reasons",
-                    "load_tensor",
-                )
-            ),
-        ),
-        method("widths", call=Call(1), watched=True),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        f"{PLUGIN}:Feature",
-        *(
-            enum_member(name)
-            for name in (
-                "PIPELINE_PARALLEL",
-                "MULTI_NODE_TP",
-                "DP_ATTENTION",
-                "EXPERT_PARALLEL",
-                "EPLB",
-                "CONTEXT_PARALLEL",
-                "SPECULATIVE_DECODING",
-                "RAGGED_VERIFY",
-                "TWO_BATCH_OVERLAP",
-                "LORA",
-                "PD_DISAGGREGATION",
-                "RETURN_ROUTED_EXPERTS",
-                "RETURN_INDEXER_TOPK",
-                "EAGLE3_HIDDEN_STATES",
-                "KV_OFFLOAD",
-                "MEMORY_RELEASE",
-                "CPU_OFFLOAD",
-                "TORCH_COMPILE",
-                "PARTITIONED_GPU",
-            )
-        ),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-)
-
-_HOST = (
-    *on(
-        "sglang.srt.plugins",
-        constant("GENERAL_PLUGINS_GROUP", value=("'sglang.srt.plugins'",), watched=True),
-        function("load_plugins", call=Call(), watched=True),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-    *on(
-        "sglang.srt.model_executor.model_runner:ModelRunner",
-        calls("load_model", steps=("post_load_model", "install_monokernel_forward", "load_kv_cache_scales")),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        "sglang.srt.model_loader.loader:DefaultModelLoader",
-        calls("load_weights_only", steps=("monokernel_weights_iterator", "model.load_weights")),
-        reader=UPSTREAM,
-        needed_for="weights",
-        since="0.5.23",
-    ),
-    *on(
-        _BINDING,
-        function("device_isa", call=Call(), watched=True),
-        function("deadline_s", call=Call(1), watched=True),
-        function(
-            "monokernel_disable_reasons",
-            call=Call(keywords=("cfg", "model_config", "isa")),
-            body={"0.5.23": "9f2b7a491e"},
-            watched=True,
-        ),
-        function(
-            "monokernel_weights_iterator",
-            call=Call(keywords=("model", "weights")),
-            body={"0.5.23": "e4ca353fa6"},
-            watched=True,
-        ),
-        function(
-            "install_monokernel_forward",
-            call=Call(keywords=("model", "hf_config", "capture_tail_hooks")),
-            body={"0.5.23": "b0653ac03c"},
-            watched=True,
-        ),
-        function("shape_key", call=Call(1), body={"0.5.23": "dce0532d97"}, watched=True),
-        calls(
-            "handle_amd_monokernel",
-            steps=("device_isa", "monokernel_disable_reasons"),
-            only_if="cfg.enable_amd_monokernel",
-        ),
-        calls(
-            "install_monokernel_forward",
-            steps=("find_spec", "spec.model_disable_reasons", "spec.build", "_install_forward"),
-            only_if="not backend is None",
-        ),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        f"{_BINDING}:_CaptureCheck",
-        method("__call__", call=Call(4), watched=True),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        "sglang.srt.arg_groups.pipeline",
-        calls(
-            "run_resolution_pipeline",
-            steps=("run_hook(handle_nvidia_megakernel)", "run_hook(handle_amd_monokernel)"),
-            only_if="not cfg.model_path.lower() in ['none', 'dummy']",
-        ),
-        reader=UPSTREAM,
-        needed_for="start-up",
-        since="0.5.23",
-    ),
-    *on(
-        "sglang.srt.model_executor.runner_utils.capture_mode",
-        function("get_is_capture_mode", call=Call()),
-        reader=UPSTREAM,
-        needed_for="check mode",
-    ),
-    *on(
-        "sglang.srt.distributed.parallel_state",
-        function("get_tp_group", call=Call(), gives=("sglang.srt.distributed.parallel_state:GroupCoordinator",)),
-        reader=UPSTREAM,
-        needed_for="decode",
-    ),
-    *on(
-        "sglang.srt.distributed.parallel_state:GroupCoordinator",
-        *attributes("cpu_group", "rank_in_group", "world_size", only_if="self.rank in ranks"),
-        method("barrier", call=Call()),
-        reader=UPSTREAM,
-        needed_for="decode",
-    ),
-    # on ROCm the scheduler waits for the whole replay before it writes the shared tables
-    *on(
-        "sglang.srt.layers.attention.base_attn_backend:AttentionBackend",
-        method("shared_read_ends", call=Call(1), body={"0.5.21": "208f1103e3"}, watched=True),
-        reader=UPSTREAM,
-        needed_for="decode",
-    ),
-    *on(
-        "sglang.srt.model_executor.runner.decode_cuda_graph_runner:DecodeCudaGraphRunner",
-        method("_resolve_shared_read_ends", call=Call(2), body={"0.5.22": "1521c9c9b3"}, watched=True),
-        reader=UPSTREAM,
-        needed_for="decode",
-    ),
-    *on(
-        "sglang.srt.distributed.device_communicators.custom_all_reduce",
-        strings("dispatch_custom_allreduce", steps=("SGLANG_USE_AITER_AR",)),
-        reader=UPSTREAM,
-        needed_for="check mode",
-    ),
-)
-
-_SETTINGS = (
-    *on(
-        f"{_FIELDS}.exec_:ExecKernel",
-        field_("enable_amd_monokernel", value=("False",), since="0.5.23", watched=True),
-        field_("decode_attention_backend", value=("None",), watched=True),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-    *on(
-        f"{_FIELDS}.exec_:ExecMamba",
-        field_("mamba_ssm_dtype", value=("None",)),
-        field_("linear_attn_backend", value=("'triton'",)),
-        field_("linear_attn_decode_backend", value=("None",)),
-        field_("enable_linear_replayssm", value=("False",)),
-        field_("enable_linear_replayssm_spec", value=("False",)),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-    *on(
-        f"{_FIELDS}.model:Model",
-        field_("startup_weight_load_mode", value=("'serial'",)),
-        field_("kv_cache_dtype", value=("'auto'",)),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-    *on(
-        f"{_FIELDS}.memory:Memory",
-        field_("enable_unified_memory", value=("False",)),
-        field_("enable_unified_cache_external_linker", value=("False",)),
-        field_("enable_hisparse", value=("False",)),
-        field_("enable_hierarchical_cache", value=("False",), watched=True),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-    *on(
-        f"{_FIELDS}.disagg:Disagg",
-        field_("disaggregation_decode_retraction_backup", value=("None",)),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-    *on(
-        f"{_FIELDS}.schedule:Schedule",
-        field_("page_size", value=("None",)),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-    *on(
-        f"{_FIELDS}.observability:Observability",
-        field_("kv_canary", value=("'none'",)),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-    *on(
-        f"{_FIELDS}.spec:Spec",
-        field_("speculative_algorithm", value=("None",), watched=True),
-        field_("speculative_eagle_topk", value=("None",)),
-        field_("speculative_num_draft_tokens", value=("None",)),
-        reader=UPSTREAM,
-        needed_for="verify",
-    ),
-    *on(
-        f"{_FIELDS}.device:Device",
-        field_("watchdog_timeout", value=("300",), watched=True),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-    *on(
-        "sglang.srt.environ:Envs",
-        class_attribute("SGLANG_PLUGINS", value=("EnvStr('')",), watched=True),
-        class_attribute("SGLANG_RAGGED_VERIFY_MODE", value=("EnvStr('static')",), watched=True),
-        class_attribute("SGLANG_MAMBA_SSM_DTYPE", value=("EnvStr(None)",), watched=True),
-        class_attribute("SGLANG_MAMBA_CONV_DTYPE", value=("EnvStr('bfloat16')",), watched=True),
-        class_attribute("SGLANG_USE_1STAGE_ALLREDUCE", value=("EnvBool(False)",), watched=True),
-        class_attribute("SGLANG_ENABLE_DETERMINISTIC_INFERENCE", value=("EnvBool(False)",), watched=True),
-        reader=UPSTREAM,
-        needed_for="start-up",
-    ),
-)
-
-_STEP = (
+_STEP = fill(
     *on(
         f"{_FORWARD_BATCH}:ForwardBatch",
         field_("forward_mode", gives=(f"{_FORWARD_BATCH}:ForwardMode",)),
@@ -403,20 +46,16 @@ _STEP = (
         *fields_("positions", "mrope_positions", "num_token_non_padded"),
         field_("out_cache_loc_is_physical", since="0.5.22"),
         property_("logical_forward_mode", since="0.5.23", gives=(f"{_FORWARD_BATCH}:ForwardMode",)),
-        reader=UPSTREAM,
-        needed_for="decode",
     ),
     *on(
         f"{_FORWARD_BATCH}:ForwardBatch",
         *fields_("mamba_track_indices", "mamba_track_mask"),
-        reader=UPSTREAM,
         needed_for="prefix cache",
     ),
     *on(
         f"{_FORWARD_BATCH}:ForwardBatch",
         field_("spec_info", gives=("sglang.srt.speculative.eagle_info:EagleVerifyInput",)),
         field_("spec_algorithm"),
-        reader=UPSTREAM,
         needed_for="verify",
     ),
     *on(
@@ -425,7 +64,6 @@ _STEP = (
         field_("next_token_logits_buffer"),
         field_("aux_hidden_states_buffer", since="0.5.22"),
         field_("residual_stream"),
-        reader=UPSTREAM,
         needed_for="hidden states",
     ),
     *on(
@@ -435,20 +73,16 @@ _STEP = (
             method(name, call=Call())
             for name in ("is_decode", "is_target_verify", "is_decode_or_idle", "is_idle", "is_extend")
         ),
-        reader=UPSTREAM,
-        needed_for="decode",
     ),
     *on(
         f"{_FORWARD_BATCH}:CaptureHiddenMode",
         *(enum_member(name) for name in ("NULL", "LAST", "FULL")),
-        reader=UPSTREAM,
         needed_for="hidden states",
     ),
     *on(
         "sglang.srt.speculative.eagle_info:EagleVerifyInput",
         *fields_("draft_token_num", "topk", "capture_hidden_mode", "custom_mask"),
         class_attribute("ragged_verify_layout", declared_on="SpecInput"),
-        reader=UPSTREAM,
         needed_for="verify",
     ),
     *on(
@@ -456,7 +90,6 @@ _STEP = (
         class_(call=Call(keywords=("next_token_logits", "hidden_states", "last_hidden_states"))),
         *fields_("next_token_logits", "hidden_states", "full_logits", "mm_input_embeds"),
         field_("last_hidden_states", since="0.5.23"),
-        reader=UPSTREAM,
         needed_for="hidden states",
     ),
     *on(
@@ -464,12 +97,12 @@ _STEP = (
         method("forward", call=Call(5)),
         *attributes("do_tensor_parallel_all_gather", "use_attn_tp_group"),
         attribute("defer_verify_gather", since="0.5.23"),
-        reader=UPSTREAM,
-        needed_for="decode",
     ),
+    reader=UPSTREAM,
+    needed_for="decode",
 )
 
-_CHAIN = (
+_CHAIN = fill(
     *on(
         _CONTEXT,
         function(
@@ -488,13 +121,18 @@ _CHAIN = (
             body={"0.5.21": "cb9b974cc4"},
             profile=REQUEST_TABLE.name,
         ),
-        reader=UPSTREAM,
-        needed_for="decode",
     ),
     *on(
         f"{_HYBRID}:HybridLinearAttnBackend",
+        class_(
+            watched=True,
+            not_served=(
+                f"{_HYBRID}:ShortConvHybridAttnBackend",
+                "sglang.srt.layers.attention.linear.inkling_sconv_backend:InklingShortConvHybridAttnBackend",
+                f"{_NPU}.attention.ascend_hybrid_linear_attn_backend:AscendHybridLinearAttnBackend",
+            ),
+        ),
         method("update_mamba_state_after_mtp_verify", body={"0.5.23": "57dc1a3af9"}, watched=True),
-        reader=UPSTREAM,
         needed_for="verify",
     ),
     *on(
@@ -502,36 +140,33 @@ _CHAIN = (
         function(
             "select_verify_intermediate_state_indices", since="0.5.22", body={"0.5.22": "950f2ffc3b"}, watched=True
         ),
-        reader=UPSTREAM,
         needed_for="verify",
     ),
     *on(
         "sglang.srt.layers.attention.mamba.mamba2_metadata:ForwardMetadata",
         *fields_("query_start_loc", "mamba_cache_indices"),
         field_("replayssm_write_pos"),
-        reader=UPSTREAM,
-        needed_for="decode",
     ),
     *on(
         "sglang.srt.layers.attention.mamba.mamba2_metadata:ForwardMetadata",
         *fields_("mamba_track_indices", "has_mamba_track_mask"),
-        reader=UPSTREAM,
         needed_for="prefix cache",
     ),
     *on(
         "sglang.srt.layers.attention.mamba.mamba2_metadata:ForwardMetadata",
         *fields_("retrieve_parent_token", "retrieve_next_token", "retrieve_next_sibling"),
         *fields_("is_target_verify", "draft_token_num"),
-        reader=UPSTREAM,
         needed_for="verify",
     ),
+    reader=UPSTREAM,
+    needed_for="decode",
 )
 
-_STATE = (
+_STATE = fill(
     *on(
         f"{_POOL}:HybridReqToTokenPool",
         class_(
-            holds_for=(f"{_POOL}:HybridReqToTokenPool",),
+            watched=True,
             not_served=(
                 "sglang.srt.disaggregation.decode:HybridMambaDecodeReqToTokenPool",
                 "sglang.srt.mem_cache.unified_memory_pool:UnifiedHybridReqToTokenPool",
@@ -542,8 +177,6 @@ _STATE = (
         attribute("req_index_to_mamba_index_mapping"),
         method("get_mamba_indices", call=Call(1), body={"0.5.21": "34ecd1cb7c"}),
         method("translate_mamba_indices", call=Call(1), body={"0.5.21": "d7735e698c"}, watched=True),
-        reader=UPSTREAM,
-        needed_for="decode",
     ),
     *on(
         f"{_POOL}:HybridReqToTokenPool",
@@ -569,8 +202,6 @@ _STATE = (
             set_by=("register_layer_transfer_counter",),
             replaced_by="the KV pool's layer_transfer_counter",
         ),
-        reader=UPSTREAM,
-        needed_for="decode",
         profile=REQUEST_TABLE.name,
     ),
     *on(
@@ -581,7 +212,6 @@ _STATE = (
             gives=(f"{_POOL}:MambaPool.SpeculativeState",),
             replaced_by="the state pool's own method",
         ),
-        reader=UPSTREAM,
         needed_for="verify",
         profile=REQUEST_TABLE.name,
     ),
@@ -590,26 +220,29 @@ _STATE = (
         *fields_("conv", "temporal"),
         field_("replayssm_d"),
         method("at_layer_idx", call=Call(1)),
-        reader=UPSTREAM,
-        needed_for="decode",
     ),
     *on(
         f"{_POOL}:MambaPool.SpeculativeState",
         *fields_("conv", "temporal", declared_on="MambaPool.State"),
         *fields_("intermediate_ssm", "intermediate_conv_window"),
-        reader=UPSTREAM,
         needed_for="verify",
     ),
     *on(
         f"{_POOL}:MambaPool",
+        class_(
+            watched=True,
+            not_served=(
+                "sglang.srt.mem_cache.unified_draft_pool:UnifiedDraftMambaPool",
+                "sglang.srt.mem_cache.unified_memory_pool:UnifiedMambaPool",
+            ),
+        ),
         attribute("mamba_cache", gives=(f"{_POOL}:MambaPool.State",)),
         *attributes("num_mamba_layers", "mamba_layer_ids", "size"),
         method("__init__", body={"0.5.22": "ac3b11b094"}, watched=True),
-        reader=UPSTREAM,
-        needed_for="decode",
     ),
     *on(
         f"{_POOL}:HybridLinearKVPool",
+        class_(watched=True, not_served=("sglang.srt.mem_cache.unified_memory_pool:UnifiedHybridLinearKVPool",)),
         attribute("full_attention_layer_id_mapping"),
         method("_transfer_full_attention_id", call=Call(1)),
         *attributes("page_size", "size", "dtype"),
@@ -619,14 +252,11 @@ _STATE = (
             gives=("sglang.srt.managers.cache_controller:LayerDoneCounter",),
         ),
         attribute("layer_router", profile=LAYER_ROUTER.name, since=CHANGE, gives=("*:KVLayerRouter",)),
-        reader=UPSTREAM,
-        needed_for="decode",
+        holds_for=(f"{_POOL}:HybridLinearKVPool", "sglang.srt.mem_cache.qsa_kv_pool:QSATokenToKVPool"),
     ),
     *on(
         "*:KVLayerRouter",
         method("read", call=Call(2)),
-        reader=UPSTREAM,
-        needed_for="decode",
         profile=LAYER_ROUTER.name,
         since=CHANGE,
     ),
@@ -634,12 +264,12 @@ _STATE = (
         "sglang.srt.managers.cache_controller:LayerDoneCounter",
         attribute("consumer_index"),
         method("wait_until", call=Call(1), body={"0.5.21": "14dfea9e1e"}, watched=True),
-        reader=UPSTREAM,
-        needed_for="decode",
     ),
+    reader=UPSTREAM,
+    needed_for="decode",
 )
 
-ROWS = (*_PLUGIN_CONTRACT, *_HOST, *_SETTINGS, *_STEP, *_CHAIN, *_STATE)
+ROWS = (*HOST_ROWS, *_STEP, *_CHAIN, *_STATE)
 
 
 def hybrid_backend(*, linear: str, full: str, pool: str, reader: str) -> tuple[Row, ...]:

@@ -13,13 +13,15 @@ from sgl_amd_mono.check.rows import (
     class_attribute,
     field_,
     fields_,
+    fill,
     late_attribute,
     method,
     null_attribute,
     on,
     property_,
 )
-from sgl_amd_mono.reads import CHANGE, LAYER_ROUTER, PLUGIN, REQUEST_TABLE, ROWS, hybrid_backend
+from sgl_amd_mono.reads import CHANGE, LAYER_ROUTER, REQUEST_TABLE, ROWS, hybrid_backend
+from sgl_amd_mono.reads_host import PLUGIN
 
 _POOL = "sglang.srt.mem_cache.memory_pool"
 _KDA = "sglang.srt.layers.attention.linear.kda_backend:KDAAttnBackend"
@@ -28,7 +30,7 @@ _MODEL = "sglang.srt.models.glm5_next"
 
 BIND = "models/glm53_flash/bind.py"
 
-_BACKENDS = (
+_BACKENDS = fill(
     *hybrid_backend(linear=_KDA, full=_DSA, pool=f"{_POOL}:DSATokenToKVPool", reader=BIND),
     *on(
         "sglang.srt.layers.attention.attention_registry",
@@ -37,27 +39,23 @@ _BACKENDS = (
             steps=("KDAAttnBackend",),
             only_if="glm5_next_config(runner.model_config) is not None",
         ),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         _KDA,
         class_(
-            holds_for=(_KDA,),
+            watched=True,
             not_served=("sglang.srt.hardware_backend.npu.attention.ascend_kda_backend:AscendKDAAttnBackend",),
         ),
         method("forward_decode", body={"0.5.23": "9c7e8efcd7"}, watched=True),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         _KDA,
         method("_forward_target_verify", body={"0.5.22": "ff20808110"}, watched=True),
-        reader=BIND,
         needed_for="verify",
     ),
     *on(
         _DSA,
+        class_(watched=True, holds_for=(_DSA,)),
         null_attribute(
             "forward_metadata",
             set_by=("init_forward_metadata", "_build_forward_metadata_cuda_graph", "_apply_cuda_graph_metadata"),
@@ -68,14 +66,10 @@ _BACKENDS = (
         *attributes("kv_cache_dim", "max_context_len", "hisparse_coordinator", "speculative_num_draft_tokens"),
         attribute("physical_page_size", since="0.5.22"),
         method("forward_decode", body={"0.5.21": "08c22f3a3f"}, watched=True),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         "sglang.srt.layers.attention.hybrid_linear_attn_backend:HybridLinearAttnBackend",
         method("get_indexer_metadata", call=Call(2), watched=True),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         "sglang.srt.layers.attention.dsa_backend:DSAMetadata",
@@ -84,32 +78,27 @@ _BACKENDS = (
         *fields_("pooled_index_kpool", "pooled_cache_seqlens_int32", "pooled_real_page_table"),
         field_("kpool_write_plan", gives=("sglang.srt.layers.attention.dsa.kpool_plan:KPoolWritePlan",)),
         field_("indexer_logical_page_table", since="0.5.23"),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         "sglang.srt.layers.attention.dsa.kpool_plan:KPoolWritePlan",
         *fields_("req", "write_start", "tail_logical_start", "write_loc"),
         *fields_("num_draft_tokens", "pool_seqlens_per_q", "seqlens_per_q"),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         "sglang.srt.layers.attention.dsa.dsa_indexer_kpool:IndexerKPool",
         method("_compress_write_decode", body={"0.5.21": "1ffb5365bc"}, watched=True),
         method("_get_topk_paged", body={"0.5.23": "d2dd2857ba"}, watched=True),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         "sglang.srt.layers.attention.dsa.dsa_indexer_kpool:IndexerKPool",
         method("_forward_cuda_target_verify", body={"0.5.21": "1d0bf544b6"}, watched=True),
-        reader=BIND,
         needed_for="verify",
     ),
+    reader=BIND,
+    needed_for="decode",
 )
 
-_CACHES = (
+_CACHES = fill(
     *on(
         f"{_POOL}:HybridLinearKVPool",
         method("get_key_buffer", call=Call(1), references=("_wait_for_layer",), body={"0.5.21": "09f731119d"}),
@@ -120,13 +109,11 @@ _CACHES = (
         property_("kv_cache_dim"),
         property_("index_kpool"),
         property_("index_page_size", since="0.5.22"),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         f"{_POOL}:DSATokenToKVPool",
         class_(
-            holds_for=(f"{_POOL}:DSATokenToKVPool",),
+            watched=True,
             not_served=(
                 "sglang.srt.mem_cache.hisparse_memory_pool:HiSparseDSATokenToKVPool",
                 "sglang.srt.mem_cache.dsa_cache_layer_split:LayerSplitDSATokenToKVPool",
@@ -149,14 +136,10 @@ _CACHES = (
         *attributes("skip_topk_layers", "kpool_use_compress", "index_buf_size"),
         attribute("index_page_size", since="0.5.22"),
         class_attribute("quant_block_size", value=("128",)),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         f"{_POOL}:MLATokenToKVPool",
         method("_create_buffers", body={"0.5.21": "30a95c737f"}, watched=True),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         "sglang.srt.mem_cache.index_key_cache:IndexKeyCache",
@@ -165,15 +148,15 @@ _CACHES = (
         method("get_local_buffer", call=Call(1)),
         method("_kernel_view", since="0.5.22", body={"0.5.22": "e6513e2727"}, watched=True),
         method("_buffer_shape", body={"0.5.22": "8fc0db843b"}, watched=True),
-        reader=BIND,
-        needed_for="decode",
     ),
+    reader=BIND,
+    needed_for="decode",
 )
 
 _PRESENT = "not self.encoder_only"
 _FUSED = "self.do_fuse_qkvbfg"
 
-_MODULES = (
+_MODULES = fill(
     *on(
         f"{_MODEL}:Glm5NextForConditionalGeneration",
         method("forward", call=Call(3, ("input_embeds", "pp_proxy_tensors")), body={"0.5.22": "ff8434301b"}),
@@ -182,21 +165,16 @@ _MODULES = (
         attribute("lm_head", only_if=_PRESENT),
         attribute("logits_processor", only_if=_PRESENT, gives=("sglang.srt.layers.logits_processor:LogitsProcessor",)),
         *attributes("capture_aux_hidden_states", "is_mrope_enabled", "num_fused_shared_experts", "config", "pp_group"),
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         f"{_MODEL}:Glm5NextModel",
         attribute("layers", gives=(f"{_MODEL}:Glm5NextDecoderLayer",)),
         *attributes("embed_tokens", "norm", "start_layer", "end_layer"),
         method("forward", body={"0.5.22": "6678ac4d79"}, watched=True),
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         f"{_MODEL}:Glm5NextModel",
         *attributes("layers_to_capture", "dflash_capture"),
-        reader=BIND,
         needed_for="hidden states",
     ),
     *on(
@@ -212,8 +190,6 @@ _MODULES = (
             for half in ("attn", "ffn")
             for part in ("fn", "scale", "base")
         ),
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         f"{_MODEL}:Glm5NextLinearAttention",
@@ -226,16 +202,14 @@ _MODULES = (
         attribute("attn", gives=("sglang.srt.layers.radix_linear_attention:RadixLinearAttention",)),
         method("_can_fuse_proj", body={"0.5.22": "28241e12cd"}, watched=True),
         method("__init__", body={"0.5.23": "90c0afb068"}, watched=True),
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         "sglang.srt.layers.radix_linear_attention:RadixLinearAttention",
         *attributes("layer_id", "A_log", "dt_bias", "lower_bound", "num_v_heads", "head_v_dim", "q_dim"),
         *attributes("conv_weights", "bias", "activation"),
-        reader=BIND,
-        needed_for="weights",
     ),
+    reader=BIND,
+    needed_for="weights",
 )
 
 CONTRACT = Contract(

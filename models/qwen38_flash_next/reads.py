@@ -13,6 +13,7 @@ from sgl_amd_mono.check.rows import (
     class_attribute,
     field_,
     fields_,
+    fill,
     function,
     method,
     null_attribute,
@@ -20,7 +21,8 @@ from sgl_amd_mono.check.rows import (
     property_,
     unset_attribute,
 )
-from sgl_amd_mono.reads import CHANGE, LAYER_ROUTER, PLUGIN, REQUEST_TABLE, ROWS, hybrid_backend
+from sgl_amd_mono.reads import CHANGE, LAYER_ROUTER, REQUEST_TABLE, ROWS, hybrid_backend
+from sgl_amd_mono.reads_host import PLUGIN
 
 _POOL = "sglang.srt.mem_cache.memory_pool"
 _GDN = "sglang.srt.layers.attention.linear.gdn_backend:GDNAttnBackend"
@@ -31,7 +33,7 @@ _MODEL = "sglang.srt.models.qwen4_exp"
 
 BIND = "models/qwen38_flash_next/bind.py"
 
-_BACKENDS = (
+_BACKENDS = fill(
     *hybrid_backend(linear=_GDN, full=f"{_QSA}:QwenSparseAttnBackend", pool=f"{_POOL}:MHATokenToKVPool", reader=BIND),
     *on(
         "sglang.srt.layers.attention.attention_registry",
@@ -40,21 +42,18 @@ _BACKENDS = (
             steps=("GDNAttnBackend", "QwenSparseAttnBackend"),
             only_if="is_qwen_qsa(runner.model_config.hf_config)",
         ),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         _GDN,
         class_(
-            holds_for=(_GDN,),
+            watched=True,
             not_served=("sglang.srt.hardware_backend.xpu.attention.xpu_gdn_backend:XpuGDNAttnBackend",),
         ),
         method("forward_decode", body={"0.5.22": "9e3d12e4b5"}, watched=True),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         f"{_QSA}:QwenSparseAttnBackend",
+        class_(watched=True, holds_for=(f"{_QSA}:QwenSparseAttnBackend",)),
         null_attribute(
             "forward_metadata",
             set_by=("init_forward_metadata", "_capture_cuda_graph_metadata", "_replay_cuda_graph_metadata"),
@@ -64,14 +63,11 @@ _BACKENDS = (
         attribute("req_to_token_pool", gives=(f"{_POOL}:HybridReqToTokenPool",)),
         *attributes("req_to_token", "qsa_profile", "compress_ratio", "max_context_len", "_cuda_graph_metadata"),
         method("get_indexer_metadata", call=Call(2)),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         f"{_QSA}:QwenSparseAttnBackend",
         method("set_mtp_shared_sparse_indices", watched=True),
         method("should_reuse_mtp_sparse_indices", watched=True),
-        reader=BIND,
         needed_for="verify",
     ),
     *on(
@@ -79,8 +75,6 @@ _BACKENDS = (
         *fields_("sequence_lengths", "token_to_batch_idx", "token_slot_table"),
         field_("indexer_metadata", gives=("sglang.srt.layers.attention.qsa.metadata:QSAIndexerMetadata",)),
         *fields_("row_req_pool_indices", "is_cuda_graph"),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         "sglang.srt.layers.attention.qsa.metadata:QSAIndexerMetadata",
@@ -89,22 +83,22 @@ _BACKENDS = (
         *fields_("decode_page_table", "decode_lengths", "block_topk", "compress_ratio", "req_pool_indices"),
         field_("defer_block_expansion", since="0.5.22"),
         method("get_decode_mqa_inputs", body={"0.5.21": "5f5d3b0940"}),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         "sglang.srt.layers.attention.hybrid_linear_attn_backend:HybridLinearAttnBackend",
         method("_update_ple_state_after_mtp_verify", body={"0.5.22": "786f852daf"}, watched=True),
-        reader=BIND,
         needed_for="verify",
     ),
+    reader=BIND,
+    needed_for="decode",
 )
 
 _CLEARED = ("_clear_buffers",)
 
-_CACHES = (
+_CACHES = fill(
     *on(
         _KV_POOL,
+        class_(watched=True, holds_for=(_KV_POOL,)),
         *attributes("qsa_key_state_buffer_pool", "qsa_compressed_k_buffer_pool", "qsa_rope_position_buffer"),
         *attributes("qsa_compressed_flat", "qsa_compress_ratio", "qsa_block_topk", "qsa_compressed_page_size"),
         *attributes("qsa_compressed_capacity", "qsa_index_head_dim"),
@@ -119,22 +113,34 @@ _CACHES = (
             "layer_transfer_counter", declared_on="HybridLinearKVPool", set_by=("register_layer_transfer_counter",)
         ),
         attribute("layer_router", declared_on="HybridLinearKVPool", profile=LAYER_ROUTER.name, since=CHANGE),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         f"{_POOL}:MHATokenToKVPool",
+        class_(
+            watched=True,
+            not_served=(
+                f"{_POOL}:MHATokenToKVPoolFP4",
+                f"{_POOL}:MHATokenToKVPoolMXFP8",
+                f"{_POOL}:NoOpMHATokenToKVPool",
+                f"{_POOL}:PageMajorMHATokenToKVPool",
+                "sglang.srt.hardware_backend.npu.memory_pool_npu:NPUMHATokenToKVPool",
+                "sglang.srt.mem_cache.hisparse_memory_pool:HiSparseMHAMainPool",
+                "sglang.srt.mem_cache.page_interleave_pool:PageInterleaveMHATokenToKVPool",
+                "sglang.srt.mem_cache.unified_draft_pool:UnifiedDraftKVPool",
+                "sglang.srt.mem_cache.unified_memory_pool:UnifiedMHATokenToKVPool",
+            ),
+        ),
         *attributes("k_buffer", "v_buffer", deleted_by=_CLEARED),
         method("get_key_buffer", call=Call(1), body={"0.5.21": "5f5369030a"}),
         *attributes("head_num", "head_dim", "store_dtype"),
         *attributes("dtype", "page_size", declared_on="KVCache"),
         property_("is_quantized_kv_cache"),
-        reader=BIND,
-        needed_for="decode",
     ),
+    reader=BIND,
+    needed_for="decode",
 )
 
-_SIDE_STATE = (
+_SIDE_STATE = fill(
     *on(
         f"{_POOL}:HybridReqToTokenPool",
         method(
@@ -155,8 +161,6 @@ _SIDE_STATE = (
         attribute("short_conv_pool", gives=(f"{_PLE}:ShortConvPool",), replaced_by="StateStorage"),
         attribute("ngram_pool", gives=(f"{_PLE}:NGramPool",), replaced_by="StateStorage"),
         unset_attribute("ple_window_cache"),
-        reader=BIND,
-        needed_for="decode",
         profile=REQUEST_TABLE.name,
     ),
     *on(
@@ -173,15 +177,12 @@ _SIDE_STATE = (
             body={"0.5.22": "ce67ef0ce1"},
             replaced_by="the layer router's part_view",
         ),
-        reader=BIND,
         needed_for="verify",
         profile=REQUEST_TABLE.name,
     ),
     *on(
         "*:KVLayerRouter",
         method("part_view"),
-        reader=BIND,
-        needed_for="decode",
         profile=LAYER_ROUTER.name,
         since=CHANGE,
     ),
@@ -191,8 +192,6 @@ _SIDE_STATE = (
         attribute("layer_map"),
         method("layer_cache", call=Call(1)),
         property_("enabled"),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         f"{_PLE}:ShortConvPool",
@@ -201,7 +200,6 @@ _SIDE_STATE = (
             only_if="not (not layer_ids or state_shape is None) and speculative_num_draft_tokens is not None",
         ),
         method("layer_intermediate_cache", call=Call(1)),
-        reader=BIND,
         needed_for="verify",
     ),
     *on(
@@ -210,8 +208,6 @@ _SIDE_STATE = (
         *attributes("context_len", "eos_token_id"),
         method("get_context", call=Call(1)),
         method("set_context", call=Call(2)),
-        reader=BIND,
-        needed_for="decode",
     ),
     *on(
         f"{_PLE}:NGramPool",
@@ -220,9 +216,10 @@ _SIDE_STATE = (
             only_if="not context_len <= 0 and speculative_num_draft_tokens is not None",
         ),
         method("set_intermediate_context"),
-        reader=BIND,
         needed_for="verify",
     ),
+    reader=BIND,
+    needed_for="decode",
 )
 
 _VL = "Qwen3VLForConditionalGeneration"
@@ -238,7 +235,7 @@ _EXTENDED = (
     ),
 )
 
-_MODULES = (
+_MODULES = fill(
     *on(
         f"{_MODEL}:Qwen4ExpForConditionalGeneration",
         method("forward", call=Call(3, ("get_embedding", "pp_proxy_tensors")), body={"0.5.21": "ecf0a948ac"}),
@@ -249,8 +246,6 @@ _MODULES = (
         attribute("is_mrope_enabled"),
         *attributes("capture_aux_hidden_states", "use_deepstack", "language_model_only", declared_on=_VL),
         attribute("visual", declared_on=_VL, only_if="not self.language_model_only"),
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         f"{_MODEL}:Qwen4ExpVLModel",
@@ -259,13 +254,10 @@ _MODULES = (
         *attributes("hyper_connection_mixer", "hc_count", "has_ple", declared_on="Qwen4ExpModel"),
         *attributes("ple_ngram_size", "ple_ngram_eos_token_id", declared_on="Qwen4ExpModel"),
         method("forward", body={"0.5.21": "b5690ae7e8"}, watched=True),
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         f"{_MODEL}:Qwen4ExpVLModel",
         null_attribute("last_hc_hidden_states", set_by=("forward",)),
-        reader=BIND,
         needed_for="hidden states",
     ),
     *on(
@@ -275,8 +267,6 @@ _MODULES = (
         *attributes("attn", "qkv_proj", "o_proj", "rotary_emb", "mlp", declared_on=_ATTENTION),
         *_EXTENDED,
         attribute("attn_boundary", declared_on=_EXTENSION, watched=True),
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         f"{_MODEL}:Qwen4ExpLinearDecoderLayer",
@@ -287,8 +277,6 @@ _MODULES = (
         ),
         attribute("mlp", declared_on="Qwen3_5LinearDecoderLayer"),
         *_EXTENDED,
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         f"{_MODEL}:Qwen4ExpPLELayer",
@@ -296,28 +284,23 @@ _MODULES = (
         *attributes("key_proj", "value_proj", "norm_key", "norm_query", "norm_conv", "conv1d"),
         *attributes("short_conv_dilation", "short_conv_state_len", "layer_id"),
         method("forward", body={"0.5.21": "577b3c7a32"}, watched=True),
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         _MODEL,
         function("_prepare_ple_batch", body={"0.5.21": "8c1c00492c"}, watched=True),
-        reader=BIND,
         needed_for="decode",
     ),
     *on(
         f"{_MODEL}:Qwen4ExpNGramEmbedding",
         *attributes("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets", "ngram_embedding"),
         *attributes("eos_token_id", "ngram_size", "heads_per_ngram", "enable_ple_fusion"),
-        reader=BIND,
-        needed_for="weights",
     ),
     *on(
         "sglang.srt.environ:Envs",
         class_attribute("SGLANG_ENABLE_QWEN4_PLE_FUSION", value=("EnvBool(True)",), watched=True),
-        reader=BIND,
-        needed_for="weights",
     ),
+    reader=BIND,
+    needed_for="weights",
 )
 
 CONTRACT = Contract(
