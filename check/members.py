@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sgl_amd_mono.check.construct import Construction
+from sgl_amd_mono.check.construct import Construction, Set
 from sgl_amd_mono.check.facts import Class, Definition, Function, Import, Value
 from sgl_amd_mono.check.guards import alternatives, effective
 from sgl_amd_mono.check.inherit import Inheritance
@@ -174,25 +174,18 @@ class Members:
         """The attribute as methods of the class set it, or None where none gives it a value that the class does not."""
         construction = self.construction(cls)
         born, late = construction.sets(name), construction.late_sets(name)
-        values = [found for found in born if found.assign.value not in {"", "None"}]
-        later = [found for found in late if found.assign.value not in {"", "None"}]
+        values, later = _with_value(born), _with_value(late)
         nulls = [found for found in born if found.assign.value == "None"]
-        by_class = any(
-            member.when in {When.CLASS, When.NEVER} and member.kind is Kind.CLASS_ATTRIBUTE for member in declared
-        )
-        if values:
-            when = When.INIT
-        elif declared and not all(member.when is When.NEVER or member.kind is Kind.ANNOTATION for member in declared):
-            return None
-        elif later:
-            when = When.NULL if nulls or by_class else When.LATE
-        elif nulls:
-            when = When.NEVER
-        else:
+        if not (values or later or nulls):
             return None if declared else _announced(name, construction)
+        default = next((member for member in declared if member.kind is Kind.CLASS_ATTRIBUTE), None)
+        if not values and any(member.when is When.CLASS and member.kind is not Kind.ANNOTATION for member in declared):
+            return None
+        when = When.INIT if values else _when_not_born(later, nulls, default)
+        # what a class default of a value backs up is always there
+        backed = when is When.LATE or (default is not None and (not values or default.when is When.CLASS))
+        only_if = "" if backed else alternatives([found.guards for found in values or nulls], construction.ends)
         shown = construction.most_derived(values or later or nulls)
-        always = when is When.LATE or (by_class and (not values or declared[0].when is When.CLASS))
-        only_if = "" if always else alternatives([found.guards for found in values or nulls], construction.ends)
         return Member(
             name,
             Kind.ATTRIBUTE,
@@ -214,6 +207,17 @@ class Members:
             for function in ancestor.definition.body
             if isinstance(function, Function) and name in function.deletes
         )
+
+
+def _with_value(sets: Sequence[Set]) -> list[Set]:
+    return [found for found in sets if found.assign.value not in {"", "None"}]
+
+
+def _when_not_born(later: Sequence[Set], nulls: Sequence[Set], default: Member | None) -> When:
+    """When an attribute holds a value that construction does not give it."""
+    if not later:
+        return When.NEVER
+    return When.NULL if nulls or default else When.LATE
 
 
 def _announced(name: str, construction: Construction) -> Member | None:

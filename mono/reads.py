@@ -1,7 +1,7 @@
 """What both models read of SGLang in a step: its inputs, the backends, the pools and their state.
 
-`since` is the oldest of the releases 0.5.21 to 0.5.23 that has the name. Rows since PR #46980 state what its description
-says: no release has it, so they are not verified against its code.
+`since` is the oldest of the releases 0.5.21 to 0.5.23 that has the name. Rows since PR #46980 state what its
+description says: no release has it, so they are not verified against its code.
 """
 
 from __future__ import annotations

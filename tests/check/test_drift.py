@@ -18,10 +18,14 @@ from sgl_amd_mono.check.report import check
 from sgl_amd_mono.check.rows import Contract, Probe, Profile, Row
 from sgl_amd_mono.check.store import Store
 from sgl_amd_mono.check.tree import open_tree
-from tests.check.drifts import DRIFTS, HARMLESS, PLUGIN, TABLE, Drift
+from tests.check.drift import PLUGIN, TABLE, Drift
+from tests.check.drifts_harmless import HARMLESS
+from tests.check.drifts_of_members import MEMBER_DRIFTS
+from tests.check.drifts_of_trees import TREE_DRIFTS
 from tests.check.small_tree import FILES, PLUGIN_FILE
 from tests.check.trees import replace_once, write_tree
 
+DRIFTS = MEMBER_DRIFTS + TREE_DRIFTS
 KINDS_OF_DRIFT = 33
 # kind 30, the contract module is absent, is a verdict on the tree and has a test of its own below
 ON_THE_TREE = {30}
