@@ -117,7 +117,7 @@ class Comparison:
             yield Verdict.BODY, f"now uses {', '.join(present)}"
         if row.body and body.fingerprint not in row.body.values():
             known = ", ".join(f"{digest} since {release}" for release, digest in row.body.items())
-            yield Verdict.BODY, f"has another body, {body.fingerprint}; read were {known}"
+            yield Verdict.BODY, f"has another body, {body.fingerprint}; known were {known}"
         if row.kind is Kind.STRINGS:
             for text in row.steps:
                 if text not in body.literals:

@@ -56,7 +56,7 @@ class Row:
     options: of a class: decorators and class keywords that it must keep, such as `frozen=True`
     steps: of a `calls` row: what the function must call, in this order; of a `strings` row: the literals it must hold
     references, avoids: names that the body must use, or must not use
-    body: fingerprints of the bodies that we have read, by the first release that has them
+    body: fingerprints of the bodies that our code is written for, by the first release that has them
     since: the first of the known releases that has it
     profile: the profile that needs it; every profile where empty
     replaced_by: what upstream put in its place, or announced

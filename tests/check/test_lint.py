@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from sgl_amd_mono.check.flow import uses_in
 from sgl_amd_mono.check.lint import lint, readers, sources_of
 from sgl_amd_mono.check.rows import Call, Row, attribute, calls, class_, field_, function, method, on, strings
 from sgl_amd_mono.models.glm53_flash.reads import CONTRACT as GLM
@@ -145,3 +147,39 @@ def test_every_row_names_its_reader_and_purpose(contract: object) -> None:
         assert row.reader in {"mono/upstream.py", f"models/{(GLM if contract is GLM else QWEN).model}/bind.py"}
         assert row.needed_for
         assert row.since
+
+
+_STATE = """
+from sglang.srt.model_executor.forward_batch_info import ForwardBatch
+from sglang.srt.model_executor.forward_context import get_attn_backend
+
+def bind(layer_id: int, batch: ForwardBatch):
+    linear = get_attn_backend().linear_attn_backend
+    if hasattr(linear, "state_layer_cache"):
+        state = linear.state_layer_cache(layer_id)
+    else:
+        state = linear.req_to_token_pool.mamba2_layer_cache(layer_id)
+    slots = linear.forward_metadata.mamba_cache_indices
+    return state.conv[0], state.temporal, slots, batch.forward_mode.is_decode()
+"""
+
+
+def test_rows_of_a_model_follow_the_whole_chain_to_its_state() -> None:
+    uses = uses_in(ast.parse(_STATE), GLM.rows)
+    assert [use.problem for use in uses if use.row is None] == []
+    read = {use.row.label for use in uses if use.row}
+    assert {
+        "KDAAttnBackend.state_layer_cache",
+        "HybridReqToTokenPool.mamba2_layer_cache",
+        "MambaPool.State.conv",
+        "ForwardMetadata.mamba_cache_indices",
+        "ForwardMode.is_decode",
+    } <= read
+
+
+def test_wrong_hop_in_that_chain_is_seen() -> None:
+    """`forward_metadata` of the hybrid backend is a class default of None: only the linear backend's has a row."""
+    wrong = _STATE.replace("linear.forward_metadata", "get_attn_backend().forward_metadata")
+    (problem,) = [use for use in uses_in(ast.parse(wrong), GLM.rows) if use.row is None]
+    assert problem.name == "HybridLinearAttnBackend.forward_metadata"
+    assert "KDAAttnBackend.forward_metadata" in problem.problem
