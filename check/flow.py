@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sgl_amd_mono.check.rows import Call, Row
-from sgl_amd_mono.check.syntax import dotted
+from sgl_amd_mono.check.syntax import dotted, text
 from sgl_amd_mono.check.tree import PACKAGE
 
 # the classes a value can have, as paths; empty for a value that is not SGLang's
 Owners: TypeAlias = frozenset[str]
 
 _PLAIN: Owners = frozenset()
+# a parameter that could be anything, so also something of SGLang's
+_UNSAID: Owners = frozenset({"?"})
 _READERS_BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
 _VARIABLE_PREFIX = "SGLANG_"
 _OWN_PREFIX = "SGLANG_AMD_MONO_"
@@ -35,7 +37,10 @@ class Use:
 def uses_in(tree: ast.Module, rows: Sequence[Row]) -> list[Use]:
     """Every use of an SGLang name in one file, in order."""
     flow = _Flow(rows)
-    flow.block(tree.body, _Scope("module", {}, {}))
+    # what our own objects hold is known after one pass, and used in the second
+    for _ in range(2):
+        flow.uses.clear()
+        flow.block(tree.body, _Scope("module", {}, {}))
     return sorted(flow.uses, key=lambda use: use.line)
 
 
@@ -54,6 +59,8 @@ class _Scope:
 class _Flow:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.uses: list[Use] = []
+        # the SGLang values in attributes of our own objects, and what our own methods return, by name
+        self._held: dict[str, Owners] = {}
         self._rows: dict[str, Row] = {}
         for row in rows:
             self._rows.setdefault(row.path, row)
@@ -77,7 +84,10 @@ class _Flow:
             case ast.ClassDef():
                 for base in statement.bases:
                     self._value(base, scope)
-                self.block(statement.body, scope.inner(statement.name))
+                inner = scope.inner(statement.name)
+                self.block(statement.body, inner)
+                for name in inner.values.keys() - scope.values.keys():
+                    self._hold(name, inner.values[name])
             case ast.Assign(targets=targets, value=value):
                 owners = self._value(value, scope)
                 for target in targets:
@@ -122,14 +132,22 @@ class _Flow:
             self._add(path, statement, scope, None, "is imported but has no row")
 
     def _function(self, function: ast.FunctionDef | ast.AsyncFunctionDef, scope: _Scope) -> None:
+        # calling it gives what it says it returns
+        scope.values[function.name] = self._annotated(function.returns, scope) if function.returns else _PLAIN
         inner = scope.inner(function.name)
         arguments = function.args
         for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-            owners = self._annotated(argument.annotation, inner) if argument.annotation else _PLAIN
-            inner.values[argument.arg] = owners
+            inner.values[argument.arg] = self._parameter(argument, inner)
         for default in [*arguments.defaults, *filter(None, arguments.kw_defaults), *function.decorator_list]:
             self._value(default, scope)
         self.block(function.body, inner)
+
+    def _parameter(self, argument: ast.arg, scope: _Scope) -> Owners:
+        if argument.arg in {"self", "cls"}:
+            return _PLAIN
+        if argument.annotation is None or text(argument.annotation) in {"Any", "typing.Any"}:
+            return _UNSAID
+        return self._annotated(argument.annotation, scope)
 
     def _annotated(self, annotation: ast.expr, scope: _Scope) -> Owners:
         """The SGLang classes that a type expression names."""
@@ -158,7 +176,10 @@ class _Flow:
                     self._bind(item, owners, scope)
             case ast.Attribute(value=value, attr=name):
                 # writing an attribute needs it as much as reading it does
-                self._read(name, self._value(value, scope), target, scope)
+                holder = self._value(value, scope)
+                self._read(name, holder, target, scope)
+                if not holder:
+                    self._hold(name, owners)
             case _:
                 self._value(target, scope)
 
@@ -237,6 +258,9 @@ class _Flow:
     def _read(self, name: str, owners: Owners, node: ast.expr, scope: _Scope, call: Call | None = None) -> Owners:
         """The classes of `owner.name`, with the use noted."""
         if not owners:
+            return self._held.get(name, _PLAIN)
+        if owners == _UNSAID:
+            self._add(name, node, scope, None, "is read from a parameter whose class is not declared: annotate it")
             return _PLAIN
         found = [row for owner in sorted(owners) if (row := self._rows.get(f"{owner}.{name}"))]
         if not found:
@@ -248,6 +272,10 @@ class _Flow:
         for row in found:
             self._add(name, node, scope, row, call=call)
         return frozenset(owner for row in found for owner in row.gives)
+
+    def _hold(self, name: str, owners: Owners) -> None:
+        if owners and owners != _UNSAID:
+            self._held[name] = self._held.get(name, _PLAIN) | owners
 
     def _variable(self, literal: str, node: ast.expr, scope: _Scope) -> None:
         """An environment variable named in a literal needs a row, of the variable or of a function that reads it."""

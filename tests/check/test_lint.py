@@ -149,6 +149,47 @@ def test_every_row_names_its_reader_and_purpose(contract: object) -> None:
         assert row.since
 
 
+_OWN = """
+from typing import Any
+
+from sglang.srt.pool import MambaPool, Table
+
+class Binding:
+    pool: MambaPool
+
+    def size(self):
+        return self.pool.{on_pool}, self.table.{on_table}, self.again().state_pool.{on_pool}
+
+    def __init__(self, table: Table):
+        self.table = table
+
+    def again(self) -> Table:
+        return self.table
+
+def free(table: Table) -> MambaPool:
+    return table.state_pool
+
+def use(table: Table, other: {other}):
+    return free(table).{on_pool}, other.anything
+"""
+
+
+def used(**names: str) -> set[str]:
+    uses = uses_in(ast.parse(_OWN.format(**{"on_pool": "size", "on_table": "rows", "other": "int"} | names)), ROWS)
+    return {f"{use.line} {use.name}" for use in uses if use.row is None}
+
+
+def test_value_is_followed_through_our_own_objects_and_functions() -> None:
+    """Fields, attributes set further down, and what our functions return; a wrong name shows at every read of it."""
+    assert used() == set()
+    assert used(on_table="depth") == {"10 Table.depth"}
+    assert used(on_pool="depth") == {"10 MambaPool.depth", "22 MambaPool.depth"}
+
+
+def test_parameter_that_could_be_anything_has_to_be_declared() -> None:
+    assert used(other="Any") == {"22 anything"}
+
+
 _STATE = """
 from sglang.srt.model_executor.forward_batch_info import ForwardBatch
 from sglang.srt.model_executor.forward_context import get_attn_backend
