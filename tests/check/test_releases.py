@@ -86,6 +86,10 @@ def test_whole_tree_takes_seconds(tmp_path: Path) -> None:
 def test_tree_of_pr_46980_is_bound_through_the_router(tmp_path: Path, store: Store) -> None:
     tree = copied_tree(released_tree("0.5.23"), tmp_path)
     pr46980.apply(tree)
+    for file in (tree / "sglang").rglob("*.py"):
+        # links to the release have more than one name; what the change wrote has one
+        if file.stat().st_nlink == 1:
+            compile(file.read_text(), str(file), "exec")
     report = report_on(tree, store)
     assert report.exit_code == 0
     for model in report.models:
