@@ -15,6 +15,10 @@ class CheckpointError(MonoError):
     """A checkpoint that is missing, damaged, or not the model or format that was asked for."""
 
 
+class ContractError(MonoError):
+    """An SGLang tree that could not be checked: not found, not SGLang, or not readable by this Python."""
+
+
 class LayoutError(MonoError):
     """A tensor whose dtype, shape or strides the kernels do not read."""
 
