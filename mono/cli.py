@@ -11,6 +11,7 @@ from rich.text import Text
 
 from sgl_amd_mono import __version__, env
 from sgl_amd_mono.commands.build import build
+from sgl_amd_mono.commands.contract import contract
 from sgl_amd_mono.commands.decode import decode
 from sgl_amd_mono.commands.make_checkpoint import make_checkpoint
 from sgl_amd_mono.errors import MonoError
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command()(build)
 app.command()(make_checkpoint)
 app.command()(decode)
+app.command()(contract)
 
 
 def _print_version(wanted: bool) -> None:

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "mono/grid.h"
+#include "mono/wave.h"
+#include "phases/linear.h"
 
 namespace mono {
 
@@ -28,16 +30,20 @@ struct StateSlots {
     return slot >= 0 && slot < pool_slots ? slot : kNoSlot;
   }
 
-  // Stops the launch when a row's slot lies past the pool, or the slot of its copy outside of it.
+  // Stops the launch when a row's slot lies past the pool, or the slot of its copy outside of it. The whole workgroup
+  // calls it; one wave of the grid looks, a lane a row.
   MONO_FN void check(u32 rows, const Grid& grid) const {
-    if (grid.index() != 0 || thread() >= rows) return;
-    const i32 slot = slots.load(thread());
-    if (slot < 0) return;
-    const bool is_tracked = track_mask.address != nullptr && track_mask.load(thread()) != 0;
-    const bool slot_is_wrong = of(thread()) == kNoSlot;
-    if (!slot_is_wrong && !(is_tracked && tracked(thread()) == kNoSlot)) return;
-    const i64 seen = slot_is_wrong ? slot : track_slots.load(thread());
-    grid.fail(FaultKind::kSlotOutOfRange, pool_slots, static_cast<u32>(seen));
+    static_assert(kMaxRows <= kWaveLanes);
+    if (grid.index() != 0 || wave() != 0) return;
+    const u32 row = min(lane(), rows - 1);
+    const i32 slot = slots.load(row);
+    const bool is_tracked = slot >= 0 && track_mask.address != nullptr && track_mask.load(row) != 0;
+    const bool slot_is_wrong = slot >= 0 && of(row) == kNoSlot;
+    const bool copy_is_wrong = is_tracked && tracked(row) == kNoSlot;
+    const u64 wrong_rows = wave_ballot(slot_is_wrong || copy_is_wrong);
+    if (wrong_rows == 0) return;
+    const i64 seen = copy_is_wrong && !slot_is_wrong ? track_slots.load(row) : slot;
+    grid.fail(FaultKind::kSlotOutOfRange, pool_slots, wave_read(static_cast<u32>(seen), __builtin_ctzll(wrong_rows)));
   }
 };
 

@@ -23,8 +23,8 @@ from sgl_amd_mono.check.report import check
 from sgl_amd_mono.check.rows import Contract, Row
 from sgl_amd_mono.check.store import Store
 from sgl_amd_mono.check.tree import Tree, installed_tree, open_tree
-from sgl_amd_mono.commands.contract_markdown import markdown
-from sgl_amd_mono.commands.contract_tables import print_changes, print_explanation, print_report
+from sgl_amd_mono.contract_report.markdown import markdown
+from sgl_amd_mono.contract_report.tables import print_changes, print_explanation, print_report
 from sgl_amd_mono.errors import ContractError
 
 BREACH = 1

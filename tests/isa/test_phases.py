@@ -179,12 +179,6 @@ def test_a_workgroup_that_never_arrives_is_a_timeout() -> None:
     }
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="only thread 0 fails: its noreturn path is divergent, LLVM puts it behind the loop over the program's "
-    "entries, and so the wave's other lanes run the rest of the step first; their matrix instructions ignore EXEC and "
-    "overwrite what lane 0 kept of the record",
-)
 def test_a_timeout_stops_the_launch_where_it_happens() -> None:
     layer, program = time_out()
     fault = program.fault()

@@ -63,20 +63,20 @@ class Grid {
 #endif
     complete_stores();
     barrier(site);
-    if (thread() == 0) {
-      arrive();
+    if (wave() == 0) {
+      if (lane() == 0) arrive();
       wait_for<Scope::kSystem>(word(state_.address->releases[group()]), epoch_);
     }
     barrier(site);
   }
 
-  // Returns when `flag` has reached `epoch`; past the deadline the launch stops with a fault record. One thread calls
-  // it.
+  // Returns when `flag` has reached `epoch`; past the deadline the launch stops with a fault record. One whole wave
+  // calls it.
   template <Scope kScope>
   MONO_FN void wait_for(Global<u32> flag, u32 epoch) const {
 #if defined(__AMDGCN__)
     const u64 deadline = clock_ticks() + load_constant(faults_.address).deadline_ticks;
-    while (!reached(load_relaxed<kScope>(flag), epoch)) {
+    while (!reached(__builtin_amdgcn_readfirstlane(load_relaxed<kScope>(flag)), epoch)) {
       if (clock_ticks() > deadline) fail(FaultKind::kTimeout, epoch, load_relaxed<kScope>(flag));
       __builtin_amdgcn_s_sleep(1);
     }
@@ -87,7 +87,8 @@ class Grid {
     load_acquire<kScope>(flag);
   }
 
-  // Stops the launch with a fault record.
+  // Stops the launch with a fault record. A whole wave calls it, under a condition that is the same in all of its
+  // lanes: where only some lanes never return, the compiler puts their path behind all that the other lanes still do.
   [[noreturn]] MONO_FN void fail(FaultKind kind, u32 expected, u32 seen) const {
     const auto context = load_constant(faults_.address);
     raise_fault(context.record, {.claimed = 1,
