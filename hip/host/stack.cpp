@@ -38,13 +38,14 @@ constexpr u32 kSavedRegisters = 6;
 u8* reserve_stacks(u64 count) {
   static u8* base = nullptr;
   static u64 reserved = 0;
-  const u64 bytes = count * kStackBytes;
-  if (bytes <= reserved) return base;
+  // one more below the first: an overflow of that one is found like those of the others, not by a fault
+  const u64 bytes = (count + 1) * kStackBytes;
+  if (bytes <= reserved) return base + kStackBytes;
   if (base != nullptr) munmap(base, reserved);
   void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   base = mapped == MAP_FAILED ? nullptr : static_cast<u8*>(mapped);
   reserved = base == nullptr ? 0 : bytes;
-  return base;
+  return base == nullptr ? nullptr : base + kStackBytes;
 }
 
 void* prepare_stack(u8* top, void (*entry)()) {
