@@ -23,10 +23,10 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def executor(sources: Path) -> Callable[..., HostDevice]:
-    """Makes host devices of the kernel `executor`; keywords are those of HostDevice."""
+    """Makes host devices of the kernel `executor`."""
     artifact = build("executor", HOST, sources=sources)
 
-    def make(**options: int) -> HostDevice:
-        return HostDevice("executor", artifact=artifact, **options)
+    def make(workgroups: int = 8, seed: int = 0) -> HostDevice:
+        return HostDevice("executor", artifact=artifact, workgroups=workgroups, seed=seed)
 
     return make

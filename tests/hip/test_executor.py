@@ -78,8 +78,8 @@ def test_lds_is_poisoned_before_every_phase(executor: Devices) -> None:
 
 def test_a_deadlock_names_who_waits_for_what(executor: Devices) -> None:
     """The launch ends with the fault record that the device writes at the deadline."""
-    args = {"flag": words(1), "epoch": 7, "first": 2}
-    program = Program(executor(workgroups=4), [Entry(phase="wait_for_flag", layer=5, args=args)], rank=3)
+    entry = Entry(phase="wait_for_flag", layer=5, args={"flag": words(1), "epoch": 7, "first": 2})
+    program = Program(executor(workgroups=4), [entry], rank=3)
     with pytest.raises(HostLaunchError, match="Nobody can continue") as raised:
         program.run(Slicing.STEP)
     assert raised.value.status is Status.DEADLOCK
