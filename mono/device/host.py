@@ -90,6 +90,8 @@ class HostDevice:
     kernel : name of the source, hip/kernels/<kernel>.hip; its entry is called <kernel>_step.
     workgroups : size of the grid. Results do not depend on it.
     seed : order in which workgroups and waves run; 0 runs them by index. Results do not depend on it either.
+    has_peers : whether other processes write flags that a launch waits for. A wait then lasts up to the program's
+        deadline; without peers a launch that nobody can continue fails at once.
     counts_lines : whether `PhaseCounters.cached_lines_read` is counted, which slows a launch down several times.
     """
 
@@ -99,6 +101,7 @@ class HostDevice:
         *,
         workgroups: int = DEFAULT_WORKGROUPS,
         seed: int = 0,
+        has_peers: bool = False,
         counts_lines: bool = False,
         artifact: Artifact | None = None,
     ) -> None:
@@ -107,6 +110,7 @@ class HostDevice:
         self.layout = read_layout(artifact.binary)
         self.workgroups = workgroups
         self.seed = seed
+        self.has_peers = has_peers
         self.counts_lines = counts_lines
         self.launches = 0
         self._entry = f"{kernel}_step".encode()
@@ -148,7 +152,7 @@ def run_side_by_side(launches: Sequence[tuple[HostDevice, bytes]]) -> None:
     message = ctypes.create_string_buffer(_MESSAGE_BYTES)
     options = _Options(
         devices[0].seed,
-        0,
+        int(any(device.has_peers for device in devices)),
         int(any(device.counts_lines for device in devices)),
         _MESSAGE_BYTES,
         0,

@@ -26,7 +26,7 @@ def executor(sources: Path) -> Callable[..., HostDevice]:
     """Makes host devices of the kernel `executor`."""
     artifact = build("executor", HOST, sources=sources)
 
-    def make(workgroups: int = 8, seed: int = 0) -> HostDevice:
-        return HostDevice("executor", artifact=artifact, workgroups=workgroups, seed=seed)
+    def make(workgroups: int = 8, seed: int = 0, has_peers: bool = False) -> HostDevice:
+        return HostDevice("executor", artifact=artifact, workgroups=workgroups, seed=seed, has_peers=has_peers)
 
     return make

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -209,3 +212,33 @@ def test_slices(executor: Devices) -> None:
     for slicing in Slicing:
         assert program.slices(slicing, 2, 2) == []
         assert list(itertools.chain(*(range(*s) for s in program.slices(slicing, 1)))) == [1, 2, 3]
+
+
+def wait_with_peers(device: HostDevice, flag: torch.Tensor, deadline_s: float) -> Program:
+    entry = Entry(phase="wait_for_flag", layer=1, args={"flag": flag, "epoch": 3, "first": 0})
+    return Program(device, [entry], deadline_s=deadline_s)
+
+
+def test_a_flag_that_another_process_raises(executor: Devices, tmp_path: Path) -> None:
+    """The peer starts late and writes through a mapping of its own."""
+    path = tmp_path / "flag"
+    path.write_bytes(bytes(4))
+    flag = torch.from_file(str(path), shared=True, size=1, dtype=torch.int32)
+    code = (
+        "import sys, time; time.sleep(0.3); f = open(sys.argv[1], 'r+b'); f.write((3).to_bytes(4, 'little')); f.close()"
+    )
+    peer = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    wait_with_peers(executor(has_peers=True), flag, deadline_s=60).run(Slicing.STEP)
+    assert flag.item() == 3
+    assert peer.wait() == 0
+
+
+def test_a_peer_that_never_comes_passes_the_deadline(executor: Devices) -> None:
+    program = wait_with_peers(executor(has_peers=True), words(1), deadline_s=0.2)
+    begin = time.monotonic()
+    with pytest.raises(HostLaunchError, match="A wait passed its deadline: launch 0, workgroup"):
+        program.run(Slicing.STEP)
+    assert time.monotonic() - begin >= 0.2
+    fault = program.fault()
+    assert fault is not None
+    assert (fault.kind, fault.expected, fault.seen) == (FaultKind.TIMEOUT, 3, 0)
