@@ -31,7 +31,7 @@ def _model(model: ModelReport, readers: Mapping[str, str]) -> Iterator[str]:
     yield "| part | state |"
     yield "|---|---|"
     for part in model.parts:
-        yield f"| {part.name} | {'runs' if part.runs else f'**does not run**: {len(part.breaches)} breaches'} |"
+        yield f"| {part.name} | {'names hold' if part.runs else f'**broken**: {len(part.breaches)} breaches'} |"
     shown = [finding for level in (Level.BREACH, Level.REVIEW, Level.INFO) for finding in model.at(level)]
     if shown:
         yield ""

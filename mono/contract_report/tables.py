@@ -96,5 +96,5 @@ def _print_parts(console: Console, model: ModelReport) -> None:
     counts = {level: len(model.at(level)) for level in Level}
     console.print(", ".join(f"[{_STYLE[level]}]{count} {level.value}[/]" for level, count in counts.items() if count))
     for part in model.parts:
-        state = "[green]runs[/]" if part.runs else f"[bold red]does not run[/]: {len(part.breaches)} breaches"
+        state = "[green]names hold[/]" if part.runs else f"[bold red]broken[/]: {len(part.breaches)} breaches"
         console.print(f"  {part.name}: {state}")

@@ -63,15 +63,15 @@ def test_breach_as_table(broken: Path) -> None:
     status, output = run("--sglang", broken, "--model", "glm53_flash")
     assert status == 1
     assert "MambaPool still has it" in output
-    assert "decode: does not run" in output
-    assert "start-up: runs" in output
+    assert "decode: broken" in output
+    assert "start-up: names hold" in output
     assert "qwen38_flash_next" not in output
 
 
 def test_breach_as_markdown(broken: Path) -> None:
     status, output = run("--sglang", broken, "--format", "github", "--model", "glm53_flash")
     assert status == 1
-    assert "| decode | **does not run**: 3 breaches |" in output
+    assert "| decode | **broken**: 3 breaches |" in output
     assert "| **missing** | `HybridReqToTokenPool.mamba2_layer_cache` |" in output
 
 
