@@ -46,11 +46,10 @@ void enter_phase(u32 phase) { scheduler->enter_phase(phase); }
 void stop_launch() { scheduler->stop_launch(); }
 
 u64 clock_ticks() {
-  constexpr u64 kTicksPerSecond = 100'000'000;
-  constexpr u64 kNanosecondsPerTick = 1'000'000'000 / kTicksPerSecond;
+  constexpr u64 kNanosecondsPerTick = 1'000'000'000 / kClockTicksPerSecond;
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<u64>(now.tv_sec) * kTicksPerSecond + static_cast<u64>(now.tv_nsec) / kNanosecondsPerTick;
+  return static_cast<u64>(now.tv_sec) * kClockTicksPerSecond + static_cast<u64>(now.tv_nsec) / kNanosecondsPerTick;
 }
 
 }  // namespace mono::host

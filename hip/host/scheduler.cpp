@@ -20,9 +20,7 @@ constexpr int kLdsPoison = 0xff;
 constexpr u64 kStackGuard = 0x5afe57ac6a9d1234;
 constexpr u64 kSharedAlignment = 16;
 
-bool reached(const u32* word, u32 epoch) {
-  return static_cast<i32>(__atomic_load_n(word, __ATOMIC_ACQUIRE) - epoch) >= 0;
-}
+bool reached(const u32* word, u32 epoch) { return epoch_reached(__atomic_load_n(word, __ATOMIC_ACQUIRE), epoch); }
 
 Lane& running() { return *static_cast<Lane*>(current); }
 

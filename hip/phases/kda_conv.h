@@ -2,7 +2,6 @@
 #pragma once
 
 #include "mono/convert.h"
-#include "phases/linear.h"
 #include "phases/state_slots.h"
 
 namespace mono {

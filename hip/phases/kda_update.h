@@ -61,13 +61,14 @@ struct KdaUpdate {
   static constexpr u32 kVecs = kHeadDim / kRowLanes / 4;
 
   MONO_FN static void run(const Args& args, Shared&, const Grid& grid) {
+    const StateSlots slots{args.slots, args.track_mask, args.track_slots, args.pool_slots};
     const u32 units = args.rows * args.heads * kHeadUnits;
     for (u32 unit = grid.wave_index(); unit < units; unit += grid.waves()) {
       const u32 row = unit / (args.heads * kHeadUnits);
       const u32 head = unit / kHeadUnits % args.heads;
       const u32 value = unit % kHeadUnits * kWaveRows + lane() / kRowLanes;
-      const i64 slot = slots_of(args).of(row);
-      const f32 output = slot == kNoSlot ? 0.0f : update(args, row, head, value, slot);
+      const i64 slot = slots.of(row);
+      const f32 output = slot == kNoSlot ? 0.0f : update(args, slots, row, head, value, slot);
       if (lane() % kRowLanes == 0) {
         args.output.publish((static_cast<i64>(row) * args.heads + head) * kHeadDim + value,
                             static_cast<u16>(to_bf16(output)));
@@ -76,10 +77,6 @@ struct KdaUpdate {
   }
 
  private:
-  MONO_FN static StateSlots slots_of(const Args& args) {
-    return {args.slots, args.track_mask, args.track_slots, args.pool_slots};
-  }
-
   // the first key channel of vector i of this lane
   MONO_FN static u32 key_channel(u32 i) { return kRowLanes * 4 * i + lane() % kRowLanes * 4; }
 
@@ -131,7 +128,7 @@ struct KdaUpdate {
   }
 
   // One token for this lane's part of the state; the output of its row in every lane of the row.
-  MONO_FN static f32 update(const Args& args, u32 row, u32 head, u32 value, i64 slot) {
+  MONO_FN static f32 update(const Args& args, const StateSlots& slots, u32 row, u32 head, u32 value, i64 slot) {
     const i64 state_row = (static_cast<i64>(head) * kHeadDim + value) * kHeadDim;
     const Global<const f32> old_state{args.state.address + slot * args.state_slot_stride + state_row};
     f32x4 loaded[kVecs];
@@ -166,7 +163,7 @@ struct KdaUpdate {
     }
 
     store_state(args, state, slot, state_row);
-    const i64 tracked = slots_of(args).tracked(row);
+    const i64 tracked = slots.tracked(row);
     if (tracked != kNoSlot) store_state(args, state, tracked, state_row);
     return wave_sum<kRowLanes>(dot(state, q));
   }

@@ -20,7 +20,7 @@ from sgl_amd_mono.program import Slicing
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a half layer has read or written up to one of its phases, on the CPU."""
+    """Everything that a half layer has read or written up to one of its phases, on the CPU; to be read at once."""
 
     weights: KdaWeights
     slots: Tensor
@@ -154,7 +154,7 @@ class CheckedKda:
             ),
             partial=fused.partial.cpu(),
             before=before,
-            after=self._pools(layer),
+            after=KdaCache(fused.caches[layer].conv.cpu(), fused.caches[layer].temporal.cpu()),
         )
 
     def _note(self, launch: str, output: str, actual: Tensor, expected: Tensor) -> None:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sgl_amd_mono.build.compile import HOST, SOURCES, build
+from sgl_amd_mono.build.compile import HOST, build
 from sgl_amd_mono.device.host import HostDevice
+from tests.kernel_sources import with_kernels
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -15,10 +15,7 @@ KERNELS = Path(__file__).parent / "kernels"
 @pytest.fixture(scope="session")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root of kernel sources with the product's headers and executor, and the kernels of these tests."""
-    root = tmp_path_factory.mktemp("hip")
-    shutil.copytree(SOURCES, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("kernels", "__pycache__"))
-    shutil.copytree(KERNELS, root / "kernels")
-    return root
+    return with_kernels(tmp_path_factory.mktemp("hip"), *KERNELS.glob("*.hip"))
 
 
 @pytest.fixture(scope="session")

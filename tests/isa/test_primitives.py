@@ -6,7 +6,6 @@ through the same program and launcher.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,10 +15,11 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from sgl_amd_mono.build.compile import SOURCES, build
+from sgl_amd_mono.build.compile import build
 from sgl_amd_mono.device.base import WORKGROUP_THREADS
 from sgl_amd_mono.device.host import HostDevice
 from sgl_amd_mono.program import Entry, Program, Slicing
+from tests.kernel_sources import with_kernels
 
 from .device import IsaDevice
 from .harness import KERNELS
@@ -41,10 +41,7 @@ Devices = Callable[[], tuple[HostDevice, IsaDevice]]
 
 @pytest.fixture(scope="module")
 def devices(tmp_path_factory: pytest.TempPathFactory) -> Devices:
-    sources = tmp_path_factory.mktemp("hip")
-    shutil.copytree(SOURCES, sources, dirs_exist_ok=True, ignore=shutil.ignore_patterns("kernels"))
-    (sources / "kernels").mkdir()
-    shutil.copy(KERNELS / f"{KERNEL}.hip", sources / "kernels")
+    sources = with_kernels(tmp_path_factory.mktemp("hip"), KERNELS / f"{KERNEL}.hip")
     host, gfx950 = (build(KERNEL, arch, sources=sources) for arch in ("host", "gfx950"))
 
     def make() -> tuple[HostDevice, IsaDevice]:

@@ -27,14 +27,11 @@ enum class bf16 : u16 {};
 template <class T, int kCount>
 using Vec = T __attribute__((ext_vector_type(kCount)));
 
-using f32x2 = Vec<f32, 2>;
 using f32x4 = Vec<f32, 4>;
 using bf16x2 = Vec<u16, 2>;
 using bf16x4 = Vec<u16, 4>;
 using bf16x8 = Vec<u16, 8>;
-using u32x2 = Vec<u32, 2>;
 using u32x4 = Vec<u32, 4>;
-using i32x4 = Vec<i32, 4>;
 using i32x8 = Vec<i32, 8>;
 
 constexpr u32 kWaveLanes = 64;
@@ -49,6 +46,8 @@ constexpr u32 kLdsBytes = 160 * 1024;
 #endif
 // the unit in which the caches of a compute unit, an XCD and the memory side trade data
 constexpr u32 kCacheLineBytes = 128;
+// of the constant-rate clock, which is the same on every rank of a machine
+constexpr u64 kClockTicksPerSecond = 100'000'000;
 
 // bit_cast by value: clang 22 reads element 0 when the source is a vector element in place
 template <class To, class From>
@@ -68,6 +67,9 @@ template <>
 struct VecElement<bf16> {
   using Type = u16;
 };
+
+// Whether a counter that only grows, modulo 2^32, has come to `epoch`.
+MONO_FN constexpr bool epoch_reached(u32 seen, u32 epoch) { return static_cast<i32>(seen - epoch) >= 0; }
 
 template <class T>
 MONO_FN constexpr T min(T a, T b) {

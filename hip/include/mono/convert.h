@@ -13,7 +13,6 @@
 namespace mono {
 
 constexpr f32 kE4m3Max = 448.0f;
-constexpr f32 kE2m1Max = 6.0f;
 constexpr u8 kE8m0Nan = 0xff;
 // elements of one MX block, along the reduction dimension
 constexpr u32 kMxBlock = 32;

@@ -42,9 +42,7 @@ struct FaultContext {
   MONO_FIELDS(FaultContext, record, deadline_ticks, rank, reserved)
 };
 
-// Ticks of a clock of constant rate, the same on every rank of a machine.
-constexpr u64 kClockTicksPerSecond = 100'000'000;
-
+// Now, in ticks of the constant-rate clock.
 MONO_FN u64 clock_ticks() {
 #if defined(__AMDGCN__)
   return __builtin_amdgcn_s_memrealtime();

@@ -62,12 +62,12 @@ class Grid {
     if (index_ == 0 && thread() == 0) host::count_grid_barrier();
 #endif
     complete_stores();
-    barrier(site);
+    workgroup_barrier(site);
     if (wave() == 0) {
       if (lane() == 0) arrive();
       wait_for<Scope::kSystem>(word(state_.address->releases[group()]), epoch_);
     }
-    barrier(site);
+    workgroup_barrier(site);
   }
 
   // Returns when `flag` has reached `epoch`; past the deadline the launch stops with a fault record. One whole wave
@@ -76,7 +76,7 @@ class Grid {
   MONO_FN void wait_for(Global<u32> flag, u32 epoch) const {
 #if defined(__AMDGCN__)
     const u64 deadline = clock_ticks() + load_constant(faults_.address).deadline_ticks;
-    while (!reached(__builtin_amdgcn_readfirstlane(load_relaxed<kScope>(flag)), epoch)) {
+    while (!epoch_reached(__builtin_amdgcn_readfirstlane(load_relaxed<kScope>(flag)), epoch)) {
       if (clock_ticks() > deadline) fail(FaultKind::kTimeout, epoch, load_relaxed<kScope>(flag));
       __builtin_amdgcn_s_sleep(1);
     }
@@ -102,17 +102,7 @@ class Grid {
   }
 
  private:
-  MONO_FN static bool reached(u32 seen, u32 epoch) { return static_cast<i32>(seen - epoch) >= 0; }
-
   MONO_FN static Global<u32> word(Line& line) { return {&line.value}; }
-
-  MONO_FN static void barrier([[maybe_unused]] Site site) {
-#if defined(__AMDGCN__)
-    workgroup_barrier();
-#else
-    workgroup_barrier(site);
-#endif
-  }
 
   MONO_FN u32 groups() const { return min(size_, kXcds); }
   MONO_FN u32 group() const { return index_ % groups(); }

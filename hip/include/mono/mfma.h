@@ -69,8 +69,6 @@ MONO_FN f32x4 mfma_scaled(const ScaledOperand& a, const ScaledOperand& b, f32x4 
 
 namespace detail {
 
-using Row16 = Vec<f32, kMfmaColumns>;
-
 struct Bf16Frame {
   const bf16x8* a;
   const bf16x8* b;

@@ -10,7 +10,7 @@ namespace mono {
 
 // Every thread of the workgroup arrives before any leaves; LDS and global accesses before it are seen by the workgroup
 // after it.
-MONO_FN void workgroup_barrier() {
+MONO_FN void workgroup_barrier(Site = Site::here()) {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
@@ -18,7 +18,7 @@ MONO_FN void workgroup_barrier() {
 
 // Lanes of a wave exchange data through LDS without a workgroup barrier: on the device they run in lock step, so only
 // the compiler has to keep the order; on the host each lane is a fiber and has to wait for the others.
-MONO_FN void wave_sync() {
+MONO_FN void wave_sync(Site = Site::here()) {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
   __builtin_amdgcn_wave_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from sgl_amd_mono.build.compile import HOST, SOURCES, build
+from sgl_amd_mono.build.compile import HOST, build
 from sgl_amd_mono.device.host import HostDevice
 from sgl_amd_mono.models.glm53_flash.checked_kda import CheckedKda
 from sgl_amd_mono.models.glm53_flash.checkpoint import Checkpoint
@@ -19,6 +18,7 @@ from sgl_amd_mono.models.glm53_flash.program import KERNEL
 from sgl_amd_mono.models.glm53_flash.reference.model import ReferenceModel
 from sgl_amd_mono.models.glm53_flash.reference.rounding import Rounding
 from sgl_amd_mono.program import Slicing
+from tests.kernel_sources import with_change
 
 pytestmark = pytest.mark.host
 
@@ -55,12 +55,7 @@ def test_half_layer_matches_transformers(rows: int, servable: Checkpoint, load_u
 
 def mutant(root: Path, header: str, old: str, new: str) -> HostDevice:
     """The host device of a kernel in whose phase header `old` reads `new`."""
-    shutil.copytree(SOURCES, root, ignore=shutil.ignore_patterns("__pycache__"))
-    path = root / "phases" / header
-    source = path.read_text()
-    assert source.count(old) == 1
-    path.write_text(source.replace(old, new))
-    return HostDevice(KERNEL, artifact=build(KERNEL, HOST, sources=root))
+    return HostDevice(KERNEL, artifact=build(KERNEL, HOST, sources=with_change(root, f"phases/{header}", old, new)))
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from sgl_amd_mono.build.compile import HOST, SOURCES, build
+from sgl_amd_mono.build.compile import HOST, build
 from sgl_amd_mono.device.host import HostDevice
 from sgl_amd_mono.errors import LaunchError
 from sgl_amd_mono.models.glm53_flash.kda_buffers import KdaCache
@@ -17,6 +16,7 @@ from sgl_amd_mono.models.glm53_flash.layout import KdaWeights
 from sgl_amd_mono.models.glm53_flash.program import KERNEL
 from sgl_amd_mono.models.glm53_flash.reference import kda
 from sgl_amd_mono.program import FaultKind, Slicing
+from tests.kernel_sources import with_change
 from tests.models.glm53_flash.kda_case import HEAD_DIM, HalfLayer, random_cache, random_weights, random_x
 
 pytestmark = pytest.mark.host
@@ -160,14 +160,9 @@ def test_slots_are_addressed_in_64_bits(tmp_path: Path, weights: KdaWeights) -> 
     assert torch.equal(run(HostDevice(KERNEL), weights, cache, [2]).partial, expected.partial)
     assert torch.equal(cache.temporal[2], near.temporal[2])
 
-    root = tmp_path / "hip"
-    shutil.copytree(SOURCES, root, ignore=shutil.ignore_patterns("__pycache__"))
-    header = root / "phases" / "kda_update.h"
-    source = header.read_text()
     offset = "(slot * args.state_slot_stride + state_row)"
-    assert source.count(offset) == 1
     # the low 31 bits: what is left of the offset in an i32, kept from becoming negative
-    header.write_text(source.replace(offset, "((slot * args.state_slot_stride + state_row) & 0x7fffffff)"))
+    root = with_change(tmp_path / "hip", "phases/kda_update.h", offset, f"({offset} & 0x7fffffff)")
     mutant = HostDevice(KERNEL, artifact=build(KERNEL, HOST, sources=root))
     cache = far_pools(tmp_path, slots, stride)
     run(mutant, weights, cache, [2])
