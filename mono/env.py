@@ -27,5 +27,18 @@ CACHE = Variable(
 )
 ROCM_PATH = Variable("ROCM_PATH", "ROCm installation searched first for amdclang++. Unset: /opt/rocm.")
 XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "Folder of the user's caches. Unset: ~/.cache.")
+CHECK = Variable(
+    "SGLANG_AMD_MONO_CHECK",
+    "Compare routed steps with the standard path: `1` (each, a breach stops the server), `log` (each, a breach is "
+    "logged), `every=N` (each Nth). Unset: no step.",
+)
+CHECK_REPORT = Variable(
+    "SGLANG_AMD_MONO_CHECK_REPORT",
+    "File that the check appends its JSON lines to, one a compared step; each rank adds `.rank<N>`. Unset: none.",
+)
+FAULT_INJECT = Variable(
+    "MONO_FAULT_INJECT",
+    "Tests only: a fault to put into routed steps, `corrupt:REGION@LAYER`, `stall@LAYER` or `skip@LAYER`. Unset: none.",
+)
 
-VARIABLES = (COMPILER, CACHE, ROCM_PATH, XDG_CACHE_HOME)
+VARIABLES = (COMPILER, CACHE, ROCM_PATH, XDG_CACHE_HOME, CHECK, CHECK_REPORT, FAULT_INJECT)

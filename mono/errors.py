@@ -25,3 +25,11 @@ class LayoutError(MonoError):
 
 class LaunchError(MonoError):
     """A launch that the device refused or that failed while it ran."""
+
+
+class BindError(MonoError):
+    """An SGLang object that a step cannot be bound to."""
+
+
+class CheckError(MonoError):
+    """A checked step that differs from the standard path by more than the bounds allow, or a check of nothing."""

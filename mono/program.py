@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import torch
@@ -116,13 +116,23 @@ class Program:
         LaunchError
             When a launch is refused or fails; names the fault that the kernel recorded, if it did.
         """
-        for first, last in self.slices(slicing, begin, end):
-            try:
-                self.device.launch(self.launch_args(first, last))
-            except LaunchError as error:
-                if (fault := self.fault()) is not None:
-                    error.args = (f"{error}\n{fault}",)
-                raise
+        self.launch(self.launch_args(*span) for span in self.slices(slicing, begin, end))
+
+    def launch(self, launches: Iterable[bytes]) -> None:
+        """Enqueue launches of this program, each the bytes of its `launch_args`.
+
+        Raises
+        ------
+        LaunchError
+            As `run`.
+        """
+        try:
+            for args in launches:
+                self.device.launch(args)
+        except LaunchError as error:
+            if (fault := self.fault()) is not None:
+                error.args = (f"{error}\n{fault}",)
+            raise
 
     def launch_args(self, begin: int, end: int) -> bytes:
         """Bytes of the `LaunchArgs` that run the entries [begin, end) in one launch."""
@@ -134,6 +144,10 @@ class Program:
             end=end,
             workgroups=self.device.workgroups,
         )
+
+    def lose_an_arrival(self) -> None:
+        """For tests of what must notice: the next grid barrier waits for a workgroup that never comes."""
+        self._grid[: torch.int32.itemsize].view(torch.int32).sub_(1)
 
     def fault(self) -> Fault | None:
         """The fault that a launch of this program recorded, if any."""

@@ -8,10 +8,11 @@ import msgspec
 import torch
 from torch import Tensor
 
+from sgl_amd_mono.metrics import Measured
 from sgl_amd_mono.models.glm53_flash.fused_kda import FusedKda
 from sgl_amd_mono.models.glm53_flash.kda_buffers import KdaCache, KdaScratch
 from sgl_amd_mono.models.glm53_flash.layout import KdaWeights
-from sgl_amd_mono.models.glm53_flash.numerics import Measured, compare
+from sgl_amd_mono.models.glm53_flash.numerics import compare
 from sgl_amd_mono.models.glm53_flash.reference import kda
 from sgl_amd_mono.models.glm53_flash.reference.model import ReferenceModel
 from sgl_amd_mono.models.glm53_flash.reference.rounding import Rounding

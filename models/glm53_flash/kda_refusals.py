@@ -45,6 +45,14 @@ def check_kda_half_layer(
         raise LayoutError(f"{where}: " + "; ".join(refusals.reasons))
 
 
+def check_kda_weights(where: str, weights: KdaWeights, hidden: int) -> None:
+    """As `check_kda_half_layer`, for the weights alone: what can be said before any state exists."""
+    refusals = _Refusals()
+    refusals.check_weights(weights, hidden)
+    if refusals.reasons:
+        raise LayoutError(f"{where}: " + "; ".join(refusals.reasons))
+
+
 class _Refusals:
     """Collects every reason why the kernels cannot read the tensors of one half layer."""
 
@@ -61,26 +69,12 @@ class _Refusals:
         partial: Tensor,
     ) -> None:
         rows, hidden = x.shape
-        heads, values = weights.heads, weights.heads * HEAD_DIM
+        values = weights.heads * HEAD_DIM
         if not 1 <= rows <= MAX_ROWS:
             self.reasons.append(f"{rows} rows, the kernel takes 1 to {MAX_ROWS}")
-        if weights.head_dim != HEAD_DIM:
-            self.reasons.append(f"head_dim {weights.head_dim}, the kernel is compiled for {HEAD_DIM}")
-        if hidden % DEPTH_GRANULE:
-            self.reasons.append(f"hidden size {hidden}, the kernel takes multiples of {DEPTH_GRANULE}")
-        if heads % HEAD_GRANULE:
-            self.reasons.append(f"{heads} heads on this rank, the kernel takes multiples of {HEAD_GRANULE}")
-        columns = 3 * values + heads + 2 * HEAD_DIM
-        self._projection(weights.projection, columns, hidden)
-        self._dense("forget_b", weights.forget_b, torch.bfloat16, (values, HEAD_DIM))
-        self._dense("output_b", weights.output_b, torch.bfloat16, (values, HEAD_DIM))
-        self._dense("conv", weights.conv, torch.float32, (3 * values, CONV_TAPS))
-        self._dense("A_log", weights.A_log, torch.float32, (heads,))
-        self._dense("dt_bias", weights.dt_bias, torch.float32, (values,))
-        self._dense("o_norm", weights.o_norm, torch.bfloat16, (HEAD_DIM,))
-        self._dense("o_proj", weights.o_proj, torch.bfloat16, (hidden, values))
+        self.check_weights(weights, hidden)
         self._pool("conv state", cache.conv, torch.bfloat16, (CONV_TAPS - 1, 3 * values))
-        self._pool("temporal state", cache.temporal, torch.float32, (heads, HEAD_DIM, HEAD_DIM))
+        self._pool("temporal state", cache.temporal, torch.float32, (weights.heads, HEAD_DIM, HEAD_DIM))
         if cache.conv.shape[0] != cache.temporal.shape[0]:
             self.reasons.append(
                 f"conv state has {cache.conv.shape[0]} slots, temporal state {cache.temporal.shape[0]}: "
@@ -96,6 +90,24 @@ class _Refusals:
         self._dense("partial", partial, torch.bfloat16, (rows, hidden))
         for name, shape in kda_scratch_shapes(weights, rows).items():
             self._dense(f"scratch {name}", getattr(scratch, name), torch.bfloat16, shape)
+
+    def check_weights(self, weights: KdaWeights, hidden: int) -> None:
+        heads, values = weights.heads, weights.heads * HEAD_DIM
+        if weights.head_dim != HEAD_DIM:
+            self.reasons.append(f"head_dim {weights.head_dim}, the kernel is compiled for {HEAD_DIM}")
+        if hidden % DEPTH_GRANULE:
+            self.reasons.append(f"hidden size {hidden}, the kernel takes multiples of {DEPTH_GRANULE}")
+        if heads % HEAD_GRANULE:
+            self.reasons.append(f"{heads} heads on this rank, the kernel takes multiples of {HEAD_GRANULE}")
+        columns = 3 * values + heads + 2 * HEAD_DIM
+        self._projection(weights.projection, columns, hidden)
+        self._dense("forget_b", weights.forget_b, torch.bfloat16, (values, HEAD_DIM))
+        self._dense("output_b", weights.output_b, torch.bfloat16, (values, HEAD_DIM))
+        self._dense("conv", weights.conv, torch.float32, (3 * values, CONV_TAPS))
+        self._dense("A_log", weights.A_log, torch.float32, (heads,))
+        self._dense("dt_bias", weights.dt_bias, torch.float32, (values,))
+        self._dense("o_norm", weights.o_norm, torch.bfloat16, (HEAD_DIM,))
+        self._dense("o_proj", weights.o_proj, torch.bfloat16, (hidden, values))
 
     def _projection(self, parts: Sequence[Tensor], columns: int, hidden: int) -> None:
         if len(parts) > MAX_PROJECTION_WEIGHTS:

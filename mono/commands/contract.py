@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from sgl_amd_mono import models
-from sgl_amd_mono.build.cache import folder
 from sgl_amd_mono.check.diff import changes
 from sgl_amd_mono.check.errors import TreeError
 from sgl_amd_mono.check.explain import explain
@@ -21,8 +20,8 @@ from sgl_amd_mono.check.judge import Judge
 from sgl_amd_mono.check.lint import readers, sources_of
 from sgl_amd_mono.check.report import check
 from sgl_amd_mono.check.rows import Contract, Row
-from sgl_amd_mono.check.store import Store
 from sgl_amd_mono.check.tree import Tree, installed_tree, open_tree
+from sgl_amd_mono.contract_check import store
 from sgl_amd_mono.contract_report.markdown import markdown
 from sgl_amd_mono.contract_report.tables import print_changes, print_explanation, print_report
 from sgl_amd_mono.errors import ContractError
@@ -85,11 +84,6 @@ def contracts_of_models() -> dict[str, Contract]:
             contract = importlib.import_module(f"{package.name}.reads").CONTRACT
             found[contract.model] = contract
     return found
-
-
-def store() -> Store:
-    """Where facts of upstream modules are kept between runs."""
-    return Store(folder() / "contract")
 
 
 def _contracts(names: list[str] | None) -> list[Contract]:

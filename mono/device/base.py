@@ -27,6 +27,10 @@ class Device(Protocol):
         """Zeroed bytes [nbytes] uint8 that kernels write and the host reads while a kernel runs."""
         ...
 
+    def is_capturing(self) -> bool:
+        """Whether launches are being recorded for replay, so that nothing may be bound or allocated."""
+        ...
+
     def launch(self, args: bytes) -> None:
         """Enqueue one launch with the bytes of a `LaunchArgs`.
 

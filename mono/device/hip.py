@@ -54,6 +54,9 @@ class HipDevice:
     def host_visible(self, nbytes: int) -> torch.Tensor:
         return torch.zeros(nbytes, dtype=torch.uint8, pin_memory=True)
 
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
+
     def launch(self, args: bytes) -> None:
         grid, block, lds = (self.workgroups, 1, 1), (WORKGROUP_THREADS, 1, 1), 0
         stream = torch.cuda.current_stream(self.torch_device).cuda_stream

@@ -122,6 +122,9 @@ class HostDevice:
     def host_visible(self, nbytes: int) -> torch.Tensor:
         return torch.zeros(nbytes, dtype=torch.uint8)
 
+    def is_capturing(self) -> bool:
+        return False
+
     def launch(self, args: bytes) -> None:
         run_side_by_side([(self, args)])
 

@@ -48,6 +48,9 @@ class IsaDevice:
         for name, tensor in _tensors_of(program, "program"):
             self._tensors.setdefault(tensor.untyped_storage().data_ptr(), (name, tensor))
 
+    def is_capturing(self) -> bool:
+        return False
+
     def launch(self, args: bytes) -> None:
         run_side_by_side([(self, args)])
 

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
+from sgl_amd_mono.metrics import Measured
 from sgl_amd_mono.models.glm53_flash import numerics
-from sgl_amd_mono.models.glm53_flash.numerics import BOUNDS, Measured, compare
+from sgl_amd_mono.models.glm53_flash.numerics import BOUNDS, compare
 
 
 def test_metrics_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
