@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from sgl_amd_mono.check.rows import Call, Row
@@ -63,7 +63,9 @@ class _Flow:
         self._held: dict[str, Owners] = {}
         self._rows: dict[str, Row] = {}
         for row in rows:
-            self._rows.setdefault(row.path, row)
+            known = self._rows.get(row.path)
+            # what two models read on one name may be of different classes
+            self._rows[row.path] = replace(known, gives=_joined(known.gives, row.gives)) if known else row
 
     def block(self, statements: Sequence[ast.stmt], scope: _Scope) -> None:
         for statement in statements:
@@ -298,6 +300,10 @@ class _Flow:
         call: Call | None = None,
     ) -> None:
         self.uses.append(Use(name, node.lineno, scope.function, row, problem, call))
+
+
+def _joined(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 def _longest(names: set[str]) -> Iterator[str]:

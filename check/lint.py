@@ -16,6 +16,9 @@ from sgl_amd_mono.check.flow import Use, uses_in
 from sgl_amd_mono.check.kinds import Kind
 from sgl_amd_mono.check.rows import Row
 
+# a class is also imported to say what a parameter is; a variable's name may stand in a message
+_TOUCHED_ANYWAY = frozenset({Kind.CLASS, Kind.CALLS, Kind.STRINGS})
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -35,7 +38,8 @@ def lint(rows: Sequence[Row], sources: Mapping[str, str]) -> list[Problem]:
 
     Returns
     -------
-    A problem for each use without a row, each row without a use, and each reader that does not exist.
+    A problem for each use without a row, each row without a use that is not watched, each watched row with one, and
+    each reader that does not exist.
     """
     problems: list[Problem] = []
     used: set[str] = set()
@@ -48,9 +52,12 @@ def lint(rows: Sequence[Row], sources: Mapping[str, str]) -> list[Problem]:
                 problems += [Problem(f"{name}:{use.line}", text) for text in _call_problems(use)]
     for row in rows:
         file = row.reader.partition(":")[0]
-        if file not in sources:
+        if row.watched:
+            if row.path in used and row.kind not in _TOUCHED_ANYWAY:
+                problems.append(Problem(row.reader or row.path, f"{row.label} is watched but our source reads it"))
+        elif file not in sources:
             problems.append(Problem(row.reader or row.path, f"the reader of {row.label} does not exist"))
-        elif not row.watched and row.path not in used:
+        elif row.path not in used:
             problems.append(Problem(row.reader, f"{row.label} has a row but nothing reads it: drop the row"))
     return problems
 

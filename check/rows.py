@@ -60,9 +60,10 @@ class Row:
     since: the first of the known releases that has it
     profile: the profile that needs it; every profile where empty
     replaced_by: what upstream put in its place, or announced
-    reader: `file:function` of ours that reads it
+    reader: `file:function` of ours that reads it; empty where nothing does yet
     needed_for: the part of the product that stops without it
-    watched: relied on but not touched by our source, so the lint does not look for its use
+    watched: relied on but not touched by our source: upstream's own code reads it for us, or a binding to come will;
+        the lint then asks that our source does not touch it
     """
 
     kind: Kind

@@ -54,7 +54,7 @@ def options(
 def main() -> None:
     """Run `amd-mono`: status 0, 2 with one message for an error of the user's, a traceback for a bug of ours."""
     try:
-        app()
+        app(prog_name=app.info.name)
     except MonoError as error:
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(Text.assemble(("Error: ", "bold red"), str(error)))

@@ -28,14 +28,16 @@ _BINDING = "sglang.srt.kernel_plugins.amd.binding"
 _FIELDS = "sglang.srt.arg_groups.fields"
 
 UPSTREAM = "mono/upstream.py"
+SPEC = "models/glm53_flash/spec.py"
+REGISTRATION = "mono/plugin.py"
 
 _PLUGIN_CONTRACT = fill(
     *on(
         PLUGIN,
         constant("MONOKERNEL_API_VERSION", value=("1",)),
-        constant("BACKEND", value=("'amd'",)),
-        constant("FLAG", value=("'--enable-amd-monokernel'",)),
-        function("register", call=Call(keywords=("backend", "architecture", "path"))),
+        constant("BACKEND", value=("'amd'",), reader=REGISTRATION),
+        constant("FLAG", value=("'--enable-amd-monokernel'",), watched=True),
+        function("register", call=Call(keywords=("backend", "architecture", "path")), reader=REGISTRATION),
         function("spec_registered", call=Call(keywords=("backend", "architectures")), watched=True),
         function("find_spec", call=Call(keywords=("backend", "architectures", "isa")), watched=True),
     ),
@@ -46,7 +48,7 @@ _PLUGIN_CONTRACT = fill(
             options=("frozen=True",),
             call=Call(keywords=("widths", "tp_sizes", "resident_blocks")),
         ),
-        *fields_("widths", "tp_sizes", "resident_blocks"),
+        *fields_("widths", "tp_sizes", "resident_blocks", watched=True),
     ),
     *on(
         f"{PLUGIN}:Requirements",
@@ -59,13 +61,13 @@ _PLUGIN_CONTRACT = fill(
     *on(
         f"{PLUGIN}:Numerics",
         class_(fields=("kind", "bounds="), options=("frozen=True",), call=Call(keywords=("kind", "bounds"))),
-        field_("bounds"),
-        method("bound", call=Call(1)),
+        field_("bounds", watched=True),
+        method("bound", call=Call(1), watched=True),
         needed_for="check mode",
     ),
     *on(
         f"{PLUGIN}:NumericsKind",
-        enum_member("BITWISE", value=("'bitwise'",)),
+        enum_member("BITWISE", value=("'bitwise'",), watched=True),
         enum_member("TOLERANCE", value=("'tolerance'",)),
     ),
     *on(
@@ -74,11 +76,13 @@ _PLUGIN_CONTRACT = fill(
         *fields_("forward_mode", "batch_size", "tokens_per_request"),
         property_("rows"),
         needed_for="decode",
+        watched=True,
     ),
     *on(
         f"{PLUGIN}:BuildContext",
         class_(fields=("isa", "widths", "deadline_s", "copies"), options=("frozen=True",)),
-        *fields_("isa", "widths", "deadline_s", "copies"),
+        *fields_("widths", "deadline_s"),
+        *fields_("isa", "copies", watched=True),
     ),
     *on(
         f"{PLUGIN}:Plan",
@@ -86,6 +90,7 @@ _PLUGIN_CONTRACT = fill(
         field_("key", gives=(f"{PLUGIN}:ShapeKey",)),
         field_("state"),
         needed_for="decode",
+        watched=True,
     ),
     *on(
         f"{PLUGIN}:BuiltMonokernels",
@@ -153,8 +158,9 @@ _PLUGIN_CONTRACT = fill(
                 "PARTITIONED_GPU",
             )
         ),
+        watched=True,
     ),
-    reader=UPSTREAM,
+    reader=SPEC,
     needed_for="start-up",
     since="0.5.23",
 )
@@ -238,7 +244,7 @@ _HOST = fill(
     *on(
         "sglang.srt.distributed.parallel_state:GroupCoordinator",
         *attributes("cpu_group", "rank_in_group", "world_size", only_if="self.rank in ranks"),
-        method("barrier", call=Call()),
+        method("barrier", call=Call(), watched=True),
         needed_for="decode",
     ),
     # on ROCm the scheduler waits for the whole replay before it writes the shared tables
@@ -268,6 +274,38 @@ _SETTINGS = fill(
         field_("decode_attention_backend", value=("None",), watched=True),
     ),
     *on(
+        f"{_FIELDS}.exec_:ExecGraph",
+        field_(
+            "cuda_graph_config",
+            value=("None",),
+            gives=("sglang.srt.model_executor.cuda_graph_config:CudaGraphConfig",),
+        ),
+    ),
+    *on(
+        "sglang.srt.model_executor.cuda_graph_config:CudaGraphConfig",
+        field_("decode", gives=("sglang.srt.model_executor.cuda_graph_config:PhaseConfig",)),
+    ),
+    *on(
+        "sglang.srt.model_executor.cuda_graph_config:PhaseConfig",
+        field_("backend"),
+    ),
+    *on(
+        "sglang.srt.model_executor.cuda_graph_config:Backend",
+        class_attribute("DISABLED", value=("'disabled'",), watched=True),
+    ),
+    *on(
+        f"{_FIELDS}.parallel:Parallel",
+        field_("tp_size", value=("1",)),
+    ),
+    *on(
+        "sglang.srt.configs.mamba_utils",
+        function("mamba2_state_dtype", call=Call(), gives=("sglang.srt.configs.mamba_utils:Mamba2StateDType",)),
+    ),
+    *on(
+        "sglang.srt.configs.mamba_utils:Mamba2StateDType",
+        *fields_("conv", "temporal"),
+    ),
+    *on(
         f"{_FIELDS}.exec_:ExecMamba",
         field_("mamba_ssm_dtype", value=("None",)),
         field_("linear_attn_backend", value=("'triton'",)),
@@ -278,7 +316,7 @@ _SETTINGS = fill(
     *on(
         f"{_FIELDS}.model:Model",
         field_("startup_weight_load_mode", value=("'serial'",)),
-        field_("kv_cache_dtype", value=("'auto'",)),
+        field_("kv_cache_dtype", value=("'auto'",), watched=True),
     ),
     *on(
         f"{_FIELDS}.memory:Memory",
@@ -294,6 +332,7 @@ _SETTINGS = fill(
     *on(
         f"{_FIELDS}.schedule:Schedule",
         field_("page_size", value=("None",)),
+        watched=True,
     ),
     *on(
         f"{_FIELDS}.observability:Observability",
@@ -305,6 +344,7 @@ _SETTINGS = fill(
         field_("speculative_eagle_topk", value=("None",)),
         field_("speculative_num_draft_tokens", value=("None",)),
         needed_for="verify",
+        watched=True,
     ),
     *on(
         f"{_FIELDS}.device:Device",

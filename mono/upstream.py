@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from sglang.srt.arg_groups.fields.observability import Observability
     from sglang.srt.arg_groups.fields.parallel import Parallel
     from sglang.srt.layers.attention.hybrid_linear_attn_backend import HybridLinearAttnBackend
-    from sglang.srt.mem_cache.memory_pool import HybridLinearKVPool, HybridReqToTokenPool, MambaPool
+    from sglang.srt.mem_cache.memory_pool import MambaPool
     from sglang.srt.model_executor.forward_batch_info import ForwardBatch
 
 # classes whose pools the kernels were checked with; subclasses keep their states elsewhere or number them otherwise
-_HYBRID_BACKEND = "HybridLinearAttnBackend"
+_HYBRID_BACKENDS = frozenset({"HybridLinearAttnBackend"})
 _REQUEST_TABLES = frozenset({"HybridReqToTokenPool"})
 _KV_POOLS = frozenset({"HybridLinearKVPool", "QSATokenToKVPool"})
 _NO_GRAPHS = "disabled"
@@ -129,7 +129,7 @@ def hybrid_backend() -> HybridLinearAttnBackend:
     from sglang.srt.model_executor.forward_context import get_attn_backend
 
     backend = get_attn_backend()
-    _require(backend, {_HYBRID_BACKEND}, "attention backend")
+    _require(backend, _HYBRID_BACKENDS, "attention backend")
     _require(backend.req_to_token_pool, _REQUEST_TABLES, "request table")
     _require(backend.token_to_kv_pool, _KV_POOLS, "KV pool")
     return backend
@@ -149,9 +149,10 @@ def layer_states(backend: HybridLinearAttnBackend) -> Callable[[int], MambaPool.
 
 def binding_name(backend: HybridLinearAttnBackend) -> str:
     """Which of the two `layer_states` uses, for the log."""
-    linear = backend.linear_attn_backend
-    has_getter = hasattr(type(linear), "state_layer_cache")
-    return f"{type(linear).__name__}.state_layer_cache" if has_getter else "the request table's mamba2_layer_cache"
+    has_getter = hasattr(type(backend.linear_attn_backend), "state_layer_cache")
+    return (
+        "the linear-attention backend's state_layer_cache" if has_getter else "the request table's mamba2_layer_cache"
+    )
 
 
 class StepRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +191,7 @@ def transfer_in_flight(backend: HybridLinearAttnBackend) -> bool:
     return counter is not None and counter.consumer_index >= 0
 
 
-def _require(value: HybridLinearAttnBackend | HybridReqToTokenPool | HybridLinearKVPool, known: Any, what: str) -> None:
+def _require(value: object, known: frozenset[str], what: str) -> None:
     if type(value).__name__ not in known:
         raise BindError(
             f"The {what} is a {type(value).__module__}.{type(value).__name__}, the kernels are bound to "

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sglang.srt.configs.glm5_next import Glm5NextConfig
     from sglang.srt.layers.attention.hybrid_linear_attn_backend import HybridLinearAttnBackend
     from sglang.srt.layers.logits_processor import LogitsProcessorOutput
+    from sglang.srt.mem_cache.memory_pool import MambaPool
     from sglang.srt.model_executor.forward_batch_info import ForwardBatch
     from sglang.srt.models.glm5_next import (
         Glm5NextDecoderLayer,
@@ -40,6 +41,8 @@ class KdaShape(msgspec.Struct, frozen=True, kw_only=True):
     head_dim: int
     conv_taps: int
     lower_bound: float | None
+    hyper_connections: bool
+    """Whether the residual is kept in mHC streams."""
 
 
 def kda_shape(hf_config: Glm5NextConfig) -> KdaShape:
@@ -52,6 +55,7 @@ def kda_shape(hf_config: Glm5NextConfig) -> KdaShape:
         head_dim=linear["head_dim"],
         conv_taps=linear["short_conv_kernel_size"],
         lower_bound=linear.get("gate_lower_bound"),
+        hyper_connections=bool(text.mhc),
     )
 
 
@@ -149,7 +153,7 @@ def kda_caches(backend: HybridLinearAttnBackend, layers: Sequence[int]) -> dict[
     state_of = layer_states(backend)
     caches = {}
     for layer in layers:
-        state = state_of(layer)
+        state: MambaPool.State = state_of(layer)
         if state.replayssm_d is not None:
             raise BindError(
                 f"KDA layer {layer}: its state is buffered by ReplaySSM. Start without --enable-linear-replayssm."
@@ -200,12 +204,16 @@ def _index_keys(pages: Tensor) -> Tensor:
 
 def hidden_states_of(model: Glm5NextForConditionalGeneration) -> Callable[[], Tensor]:
     """What gives the hidden states [T, hidden] that the model's last forward handed to its logits processor."""
+    return _last_output(model.model)
+
+
+def _last_output(module: torch.nn.Module) -> Callable[[], Tensor]:
     last: list[Tensor] = []
 
     def keep(module: torch.nn.Module, arguments: Any, output: Tensor) -> None:
         last[:] = [output]
 
-    model.model.register_forward_hook(keep)
+    module.register_forward_hook(keep)
     return lambda: last[0]
 
 

@@ -21,7 +21,7 @@ from sgl_amd_mono.check.rows import (
     property_,
 )
 from sgl_amd_mono.reads import CHANGE, LAYER_ROUTER, REQUEST_TABLE, ROWS, hybrid_backend
-from sgl_amd_mono.reads_host import PLUGIN
+from sgl_amd_mono.reads_host import PLUGIN, UPSTREAM
 
 _POOL = "sglang.srt.mem_cache.memory_pool"
 _KDA = "sglang.srt.layers.attention.linear.kda_backend:KDAAttnBackend"
@@ -31,7 +31,7 @@ _MODEL = "sglang.srt.models.glm5_next"
 BIND = "models/glm53_flash/bind.py"
 
 _BACKENDS = fill(
-    *hybrid_backend(linear=_KDA, full=_DSA, pool=f"{_POOL}:DSATokenToKVPool", reader=BIND),
+    *hybrid_backend(linear=_KDA, full=_DSA, pool=f"{_POOL}:DSATokenToKVPool", reader=UPSTREAM),
     *on(
         "sglang.srt.layers.attention.attention_registry",
         calls(
@@ -66,6 +66,7 @@ _BACKENDS = fill(
         *attributes("kv_cache_dim", "max_context_len", "hisparse_coordinator", "speculative_num_draft_tokens"),
         attribute("physical_page_size", since="0.5.22"),
         method("forward_decode", body={"0.5.21": "08c22f3a3f"}, watched=True),
+        watched=True,
     ),
     *on(
         "sglang.srt.layers.attention.hybrid_linear_attn_backend:HybridLinearAttnBackend",
@@ -78,11 +79,13 @@ _BACKENDS = fill(
         *fields_("pooled_index_kpool", "pooled_cache_seqlens_int32", "pooled_real_page_table"),
         field_("kpool_write_plan", gives=("sglang.srt.layers.attention.dsa.kpool_plan:KPoolWritePlan",)),
         field_("indexer_logical_page_table", since="0.5.23"),
+        watched=True,
     ),
     *on(
         "sglang.srt.layers.attention.dsa.kpool_plan:KPoolWritePlan",
         *fields_("req", "write_start", "tail_logical_start", "write_loc"),
         *fields_("num_draft_tokens", "pool_seqlens_per_q", "seqlens_per_q"),
+        watched=True,
     ),
     *on(
         "sglang.srt.layers.attention.dsa.dsa_indexer_kpool:IndexerKPool",
@@ -106,9 +109,9 @@ _CACHES = fill(
         method("get_index_k_with_scale_buffer", call=Call(1), references=("_wait_for_layer",)),
         method("get_compress_tail_buffers", call=Call(1), avoids=("_wait_for_layer", "layer_transfer_counter")),
         attribute("use_dsa"),
-        property_("kv_cache_dim"),
+        property_("kv_cache_dim", watched=True),
         property_("index_kpool"),
-        property_("index_page_size", since="0.5.22"),
+        property_("index_page_size", since="0.5.22", watched=True),
     ),
     *on(
         f"{_POOL}:DSATokenToKVPool",
@@ -136,6 +139,7 @@ _CACHES = fill(
         *attributes("skip_topk_layers", "kpool_use_compress", "index_buf_size"),
         attribute("index_page_size", since="0.5.22"),
         class_attribute("quant_block_size", value=("128",)),
+        watched=True,
     ),
     *on(
         f"{_POOL}:MLATokenToKVPool",
@@ -148,9 +152,23 @@ _CACHES = fill(
         method("get_local_buffer", call=Call(1)),
         method("_kernel_view", since="0.5.22", body={"0.5.22": "e6513e2727"}, watched=True),
         method("_buffer_shape", body={"0.5.22": "8fc0db843b"}, watched=True),
+        watched=True,
     ),
     reader=BIND,
     needed_for="decode",
+)
+
+_CONFIG = fill(
+    *on(
+        "sglang.srt.configs.glm5_next:Glm5NextConfig",
+        attribute("text_config", gives=("sglang.srt.configs.glm5_next:Glm5NextTextConfig",)),
+    ),
+    *on(
+        "sglang.srt.configs.glm5_next:Glm5NextTextConfig",
+        *attributes("hidden_size", "linear_attn_config", "mhc"),
+    ),
+    reader=BIND,
+    needed_for="start-up",
 )
 
 _PRESENT = "not self.encoder_only"
@@ -159,23 +177,33 @@ _FUSED = "self.do_fuse_qkvbfg"
 _MODULES = fill(
     *on(
         f"{_MODEL}:Glm5NextForConditionalGeneration",
-        method("forward", call=Call(3, ("input_embeds", "pp_proxy_tensors")), body={"0.5.22": "ff8434301b"}),
+        method(
+            "forward", call=Call(3, ("input_embeds", "pp_proxy_tensors")), body={"0.5.22": "ff8434301b"}, watched=True
+        ),
         method("load_weights", body={"0.5.22": "6435a78c6f"}, watched=True),
         attribute("model", only_if=_PRESENT, gives=(f"{_MODEL}:Glm5NextModel",)),
-        attribute("lm_head", only_if=_PRESENT),
-        attribute("logits_processor", only_if=_PRESENT, gives=("sglang.srt.layers.logits_processor:LogitsProcessor",)),
-        *attributes("capture_aux_hidden_states", "is_mrope_enabled", "num_fused_shared_experts", "config", "pp_group"),
+        attribute("lm_head", only_if=_PRESENT, watched=True),
+        attribute(
+            "logits_processor",
+            only_if=_PRESENT,
+            gives=("sglang.srt.layers.logits_processor:LogitsProcessor",),
+            watched=True,
+        ),
+        *attributes("capture_aux_hidden_states"),
+        *attributes("is_mrope_enabled", "num_fused_shared_experts", "config", "pp_group", watched=True),
     ),
     *on(
         f"{_MODEL}:Glm5NextModel",
         attribute("layers", gives=(f"{_MODEL}:Glm5NextDecoderLayer",)),
-        *attributes("embed_tokens", "norm", "start_layer", "end_layer"),
+        *attributes("start_layer", "end_layer"),
+        *attributes("embed_tokens", "norm", watched=True),
         method("forward", body={"0.5.22": "6678ac4d79"}, watched=True),
     ),
     *on(
         f"{_MODEL}:Glm5NextModel",
         *attributes("layers_to_capture", "dflash_capture"),
         needed_for="hidden states",
+        watched=True,
     ),
     *on(
         f"{_MODEL}:Glm5NextDecoderLayer",
@@ -183,29 +211,37 @@ _MODULES = fill(
             "self_attn",
             gives=(f"{_MODEL}:Glm5NextLinearAttention", "sglang.srt.models.deepseek_v2:DeepseekV2AttentionMLA"),
         ),
-        *attributes("mlp", "input_layernorm", "post_attention_layernorm"),
-        *attributes("is_linear_attn", "is_layer_sparse", "layer_id"),
+        *attributes("mlp", "input_layernorm", "post_attention_layernorm", watched=True),
+        *attributes("is_linear_attn", "layer_id"),
+        *attributes("is_layer_sparse", watched=True),
         *(
-            attribute(f"hc_{half}_{part}", only_if="self.config.mhc")
+            attribute(f"hc_{half}_{part}", only_if="self.config.mhc", watched=True)
             for half in ("attn", "ffn")
             for part in ("fn", "scale", "base")
         ),
     ),
     *on(
         f"{_MODEL}:Glm5NextLinearAttention",
-        *attributes("do_fuse_qkvbfg", "fuse_bfg", "local_num_heads"),
-        *attributes("fused_qkvbfg_a_proj", "split_sizes", only_if=_FUSED),
+        *attributes("do_fuse_qkvbfg", "fuse_bfg"),
+        *attributes("local_num_heads", watched=True),
+        *attributes("fused_qkvbfg_a_proj", only_if=_FUSED),
+        *attributes("split_sizes", only_if=_FUSED, watched=True),
         attribute("fused_fg_b_proj", only_if=f"{_FUSED} or self.fuse_bfg"),
         attribute("fused_bfg_a_proj", only_if=f"not {_FUSED} and self.fuse_bfg"),
         attribute("qkv_proj", only_if=f"not {_FUSED}"),
-        *attributes("qkv_conv1d", "A_log", "dt_bias", "o_norm", "o_proj"),
+        *attributes(
+            "b_proj", "f_a_proj", "g_a_proj", "f_b_proj", "g_b_proj", only_if=f"not {_FUSED} and not self.fuse_bfg"
+        ),
+        *attributes("A_log", "dt_bias", "o_norm", "o_proj"),
+        *attributes("qkv_conv1d", watched=True),
         attribute("attn", gives=("sglang.srt.layers.radix_linear_attention:RadixLinearAttention",)),
         method("_can_fuse_proj", body={"0.5.22": "28241e12cd"}, watched=True),
         method("__init__", body={"0.5.23": "90c0afb068"}, watched=True),
     ),
     *on(
         "sglang.srt.layers.radix_linear_attention:RadixLinearAttention",
-        *attributes("layer_id", "A_log", "dt_bias", "lower_bound", "num_v_heads", "head_v_dim", "q_dim"),
+        *attributes("lower_bound"),
+        *attributes("layer_id", "A_log", "dt_bias", "num_v_heads", "head_v_dim", "q_dim", watched=True),
         *attributes("conv_weights", "bias", "activation"),
     ),
     reader=BIND,
@@ -217,5 +253,5 @@ CONTRACT = Contract(
     architecture="Glm5NextForConditionalGeneration",
     plugin=PLUGIN,
     probe=Probe(_KDA, "state_layer_cache", CHANGE, present=LAYER_ROUTER, absent=REQUEST_TABLE),
-    rows=(*ROWS, *_BACKENDS, *_CACHES, *_MODULES),
+    rows=(*ROWS, *_BACKENDS, *_CACHES, *_CONFIG, *_MODULES),
 )

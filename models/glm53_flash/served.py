@@ -108,4 +108,6 @@ def shape_refusals(shape: KdaShape, tp_size: int) -> list[str]:
         )
     if shape.lower_bound is None:
         reasons.append("no gate_lower_bound, the kernels compute the bounded forget gate")
+    if not shape.hyper_connections:
+        reasons.append("mhc is off, and a plain residual stream could keep the buffer that the kernels write anew")
     return [f"config: {reason}" for reason in reasons]

@@ -22,7 +22,7 @@ from sgl_amd_mono.check.rows import (
     unset_attribute,
 )
 from sgl_amd_mono.reads import CHANGE, LAYER_ROUTER, REQUEST_TABLE, ROWS, hybrid_backend
-from sgl_amd_mono.reads_host import PLUGIN
+from sgl_amd_mono.reads_host import PLUGIN, UPSTREAM
 
 _POOL = "sglang.srt.mem_cache.memory_pool"
 _GDN = "sglang.srt.layers.attention.linear.gdn_backend:GDNAttnBackend"
@@ -31,10 +31,13 @@ _KV_POOL = "sglang.srt.mem_cache.qsa_kv_pool:QSATokenToKVPool"
 _PLE = "sglang.srt.mem_cache.ple_state_pool"
 _MODEL = "sglang.srt.models.qwen4_exp"
 
-BIND = "models/qwen38_flash_next/bind.py"
+# nothing of ours binds this model yet, so each of its rows is watched
+BIND = ""
 
 _BACKENDS = fill(
-    *hybrid_backend(linear=_GDN, full=f"{_QSA}:QwenSparseAttnBackend", pool=f"{_POOL}:MHATokenToKVPool", reader=BIND),
+    *hybrid_backend(
+        linear=_GDN, full=f"{_QSA}:QwenSparseAttnBackend", pool=f"{_POOL}:MHATokenToKVPool", reader=UPSTREAM
+    ),
     *on(
         "sglang.srt.layers.attention.attention_registry",
         calls(
@@ -63,6 +66,7 @@ _BACKENDS = fill(
         attribute("req_to_token_pool", gives=(f"{_POOL}:HybridReqToTokenPool",)),
         *attributes("req_to_token", "qsa_profile", "compress_ratio", "max_context_len", "_cuda_graph_metadata"),
         method("get_indexer_metadata", call=Call(2)),
+        watched=True,
     ),
     *on(
         f"{_QSA}:QwenSparseAttnBackend",
@@ -75,6 +79,7 @@ _BACKENDS = fill(
         *fields_("sequence_lengths", "token_to_batch_idx", "token_slot_table"),
         field_("indexer_metadata", gives=("sglang.srt.layers.attention.qsa.metadata:QSAIndexerMetadata",)),
         *fields_("row_req_pool_indices", "is_cuda_graph"),
+        watched=True,
     ),
     *on(
         "sglang.srt.layers.attention.qsa.metadata:QSAIndexerMetadata",
@@ -83,6 +88,7 @@ _BACKENDS = fill(
         *fields_("decode_page_table", "decode_lengths", "block_topk", "compress_ratio", "req_pool_indices"),
         field_("defer_block_expansion", since="0.5.22"),
         method("get_decode_mqa_inputs", body={"0.5.21": "5f5d3b0940"}),
+        watched=True,
     ),
     *on(
         "sglang.srt.layers.attention.hybrid_linear_attn_backend:HybridLinearAttnBackend",
@@ -113,6 +119,7 @@ _CACHES = fill(
             "layer_transfer_counter", declared_on="HybridLinearKVPool", set_by=("register_layer_transfer_counter",)
         ),
         attribute("layer_router", declared_on="HybridLinearKVPool", profile=LAYER_ROUTER.name, since=CHANGE),
+        watched=True,
     ),
     *on(
         f"{_POOL}:MHATokenToKVPool",
@@ -135,6 +142,7 @@ _CACHES = fill(
         *attributes("head_num", "head_dim", "store_dtype"),
         *attributes("dtype", "page_size", declared_on="KVCache"),
         property_("is_quantized_kv_cache"),
+        watched=True,
     ),
     reader=BIND,
     needed_for="decode",
@@ -162,6 +170,7 @@ _SIDE_STATE = fill(
         attribute("ngram_pool", gives=(f"{_PLE}:NGramPool",), replaced_by="StateStorage"),
         unset_attribute("ple_window_cache"),
         profile=REQUEST_TABLE.name,
+        watched=True,
     ),
     *on(
         f"{_POOL}:HybridReqToTokenPool",
@@ -179,12 +188,14 @@ _SIDE_STATE = fill(
         ),
         needed_for="verify",
         profile=REQUEST_TABLE.name,
+        watched=True,
     ),
     *on(
         "*:KVLayerRouter",
         method("part_view"),
         profile=LAYER_ROUTER.name,
         since=CHANGE,
+        watched=True,
     ),
     *on(
         f"{_PLE}:ShortConvPool",
@@ -192,6 +203,7 @@ _SIDE_STATE = fill(
         attribute("layer_map"),
         method("layer_cache", call=Call(1)),
         property_("enabled"),
+        watched=True,
     ),
     *on(
         f"{_PLE}:ShortConvPool",
@@ -201,6 +213,7 @@ _SIDE_STATE = fill(
         ),
         method("layer_intermediate_cache", call=Call(1)),
         needed_for="verify",
+        watched=True,
     ),
     *on(
         f"{_PLE}:NGramPool",
@@ -208,6 +221,7 @@ _SIDE_STATE = fill(
         *attributes("context_len", "eos_token_id"),
         method("get_context", call=Call(1)),
         method("set_context", call=Call(2)),
+        watched=True,
     ),
     *on(
         f"{_PLE}:NGramPool",
@@ -217,6 +231,7 @@ _SIDE_STATE = fill(
         ),
         method("set_intermediate_context"),
         needed_for="verify",
+        watched=True,
     ),
     reader=BIND,
     needed_for="decode",
@@ -246,6 +261,7 @@ _MODULES = fill(
         attribute("is_mrope_enabled"),
         *attributes("capture_aux_hidden_states", "use_deepstack", "language_model_only", declared_on=_VL),
         attribute("visual", declared_on=_VL, only_if="not self.language_model_only"),
+        watched=True,
     ),
     *on(
         f"{_MODEL}:Qwen4ExpVLModel",
@@ -254,11 +270,13 @@ _MODULES = fill(
         *attributes("hyper_connection_mixer", "hc_count", "has_ple", declared_on="Qwen4ExpModel"),
         *attributes("ple_ngram_size", "ple_ngram_eos_token_id", declared_on="Qwen4ExpModel"),
         method("forward", body={"0.5.21": "b5690ae7e8"}, watched=True),
+        watched=True,
     ),
     *on(
         f"{_MODEL}:Qwen4ExpVLModel",
         null_attribute("last_hc_hidden_states", set_by=("forward",)),
         needed_for="hidden states",
+        watched=True,
     ),
     *on(
         f"{_MODEL}:Qwen4ExpAttentionDecoderLayer",
@@ -267,6 +285,7 @@ _MODULES = fill(
         *attributes("attn", "qkv_proj", "o_proj", "rotary_emb", "mlp", declared_on=_ATTENTION),
         *_EXTENDED,
         attribute("attn_boundary", declared_on=_EXTENSION, watched=True),
+        watched=True,
     ),
     *on(
         f"{_MODEL}:Qwen4ExpLinearDecoderLayer",
@@ -277,6 +296,7 @@ _MODULES = fill(
         ),
         attribute("mlp", declared_on="Qwen3_5LinearDecoderLayer"),
         *_EXTENDED,
+        watched=True,
     ),
     *on(
         f"{_MODEL}:Qwen4ExpPLELayer",
@@ -284,6 +304,7 @@ _MODULES = fill(
         *attributes("key_proj", "value_proj", "norm_key", "norm_query", "norm_conv", "conv1d"),
         *attributes("short_conv_dilation", "short_conv_state_len", "layer_id"),
         method("forward", body={"0.5.21": "577b3c7a32"}, watched=True),
+        watched=True,
     ),
     *on(
         _MODEL,
@@ -294,6 +315,7 @@ _MODULES = fill(
         f"{_MODEL}:Qwen4ExpNGramEmbedding",
         *attributes("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets", "ngram_embedding"),
         *attributes("eos_token_id", "ngram_size", "heads_per_ngram", "enable_ple_fusion"),
+        watched=True,
     ),
     *on(
         "sglang.srt.environ:Envs",
