@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from typing import Any
 
-import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 

@@ -46,7 +46,11 @@ def install() -> None:
 def _np_dtype(dtype: tl.dtype) -> np.dtype[Any]:
     element = dtype.element_ty if isinstance(dtype, tl.block_type) else dtype
     # a pointer is an address, of whatever type; and it has no hash
-    return _stock_np_dtype(dtype) if isinstance(element, tl.pointer_type) else _NARROW.get(element) or _stock_np_dtype(dtype)
+    return (
+        _stock_np_dtype(dtype)
+        if isinstance(element, tl.pointer_type)
+        else _NARROW.get(element) or _stock_np_dtype(dtype)
+    )
 
 
 def _bits(values: Array) -> Array:
