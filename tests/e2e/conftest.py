@@ -43,7 +43,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Served]:
         return {size: Served(Path(MODEL), None)}
     build(KERNEL, HOST)
     folder = tmp_path_factory.mktemp("checkpoints")
-    return {size: _written(folder / f"tp{size}", heads=8 * size) for size in (1, 2)}
+    return {size: written_checkpoint(folder / f"tp{size}", heads=8 * size) for size in (1, 2)}
 
 
 @pytest.fixture(scope="session")
@@ -61,8 +61,8 @@ def changed_sglang(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
-def _written(folder: Path, heads: int) -> Served:
-    """Written by another process: what prepares one for transformers' and SGLang's CPU paths stays out of this one."""
+def written_checkpoint(folder: Path, heads: int) -> Served:
+    """A tiny checkpoint, written by another process: its preparation for SGLang's CPU paths stays out of this one."""
     program = (
         "from tests.sglang_cpu import environment\n"
         "environment.prepare()\n"

@@ -47,8 +47,8 @@ class Server:
     ) -> None:
         self.log_file = log
         self._url = f"http://127.0.0.1:{(port := _free_port())}"
-        module = "sglang.launch_server" if MODEL else "tests.sglang_cpu.serve"
-        command = [sys.executable, "-m", module, "--model-path", str(model), "--host", "127.0.0.1", "--port", str(port)]
+        program = ["sglang.launch_server", "--model-path"] if MODEL else ["tests.sglang_cpu.serve"]
+        command = [sys.executable, "-m", *program, str(model), "--host", "127.0.0.1", "--port", str(port)]
         command += ["--tp-size", str(tp_size), "--skip-tokenizer-init", *arguments]
         paths = [str(tree)] if tree else []
         paths += [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]

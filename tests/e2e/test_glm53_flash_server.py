@@ -1,7 +1,7 @@
 """GLM-5.3-Flash on a real SGLang server with --enable-amd-monokernel: tokens, check mode, hidden states, faults.
 
-On the CPU the server runs a tiny checkpoint at TP 1 and TP 2 over gloo. On a machine with an MI355X, with MONO_E2E_MODEL
-naming a checkpoint, the same tests run it there, at MONO_E2E_TP (4).
+On the CPU the server runs a tiny checkpoint at TP 1 and TP 2 over gloo. On a machine with an MI355X, with
+MONO_E2E_MODEL naming a checkpoint, the same tests run it there, at MONO_E2E_TP (4).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def size(checkpoints: dict[int, Served]) -> int:
 
 
 @pytest.fixture(scope="module")
-def standard(checkpoints: dict[int, Served], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Any]]:
+def standard(checkpoints: dict[int, Served], tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
     """By tensor-parallel size, the standard path's answers to the prompts: made once, by a server without the flag."""
     answers: dict[int, Any] = {}
     for tp_size, served in checkpoints.items():
@@ -47,7 +46,7 @@ def standard(checkpoints: dict[int, Served], tmp_path_factory: pytest.TempPathFa
         tokens = TOKENS if tp_size == min(checkpoints) else SHORT
         with Server(served.folder, log, [HIDDEN_STATES], tp_size=tp_size) as server:
             answers[tp_size] = server.generate(served.prompts(PROMPTS), tokens, return_hidden_states=True)
-    yield answers
+    return answers
 
 
 SHORT = 6

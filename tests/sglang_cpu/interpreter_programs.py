@@ -70,7 +70,9 @@ def install() -> None:
     builder.create_masked_load = _load
     builder.create_masked_store = _store
     builder.create_atomic_rmw = _atomic(builder.create_atomic_rmw, operands=1)
-    builder.create_make_range = lambda self, _, start, stop: _handle(np.arange(start, stop, dtype=np.int32)[None], tl.int32)
+    builder.create_make_range = lambda self, _, start, stop: _handle(
+        np.arange(start, stop, dtype=np.int32)[None], tl.int32
+    )
     builder.create_splat = lambda self, block, value: _splat(value, block.shape)
     builder.create_unsplat = lambda self, block: _handle(block.data.reshape(len(block.data), -1)[:, 0], block.dtype)
     builder.create_expand_dims = lambda self, block, axis: _handle(np.expand_dims(block.data, axis + 1), block.dtype)
@@ -170,7 +172,9 @@ def _store(self: Any, pointers: TensorHandle, value: TensorHandle, mask: TensorH
 
 
 def _atomic(stock: Any, operands: int) -> Any:
-    def atomic(self: Any, operation: Any, pointers: TensorHandle, value: TensorHandle, mask: TensorHandle, *o: Any) -> Any:
+    def atomic(
+        self: Any, operation: Any, pointers: TensorHandle, value: TensorHandle, mask: TensorHandle, *o: Any
+    ) -> Any:
         # every program does it once, also where all of them do the same
         programs = _handle(np.zeros((self.party.shape[1], *(1,) * (pointers.data.ndim - 1)), bool), tl.int1)
         pointers, value, mask, _ = _same_shape(pointers, value, mask, programs)
@@ -214,7 +218,9 @@ def _apply(self: Any, inputs: Any) -> Any:
         return _apply(self, (inputs,))[0]
     if self.axis is None:
         if self.keep_dims:
-            raise NotImplementedError("a reduction of a whole block that keeps its rank: no kernel was known to do that")
+            raise NotImplementedError(
+                "a reduction of a whole block that keeps its rank: no kernel was known to do that"
+            )
         inputs = tuple(self.to_tensor(x.handle.data.reshape(len(x.handle.data), -1), x.dtype) for x in inputs)
         self.axis = 0
     self.axis = self.axis % len(inputs[0].shape) + 1
