@@ -20,6 +20,7 @@ from sgl_amd_mono.program import CLOCK_TICKS_PER_SECOND, FaultKind, Program, Sli
 
 from .device import IsaDevice
 from .gfx950 import load
+from .gfx950.flow import Flow
 
 pytestmark = [pytest.mark.isa, pytest.mark.host]
 
@@ -132,6 +133,13 @@ def test_a_missing_grid_barrier_is_seen() -> None:
     with_barriers = results(run(isa_device(seed=1), Slicing.STEP))
     without = results(run(isa_device(seed=1), Slicing.STEP, syncs=False))
     assert not all(torch.equal(a, b) for a, b in zip(with_barriers, without, strict=True))
+
+
+def test_what_runs_lies_on_the_paths_of_the_lint() -> None:
+    device = isa_device(seed=2)
+    run(device, Slicing.STEP)
+    on_paths = {insn.address for insn in Flow(device.module, device.entry).instructions}
+    assert {entry.insn.address for entry in device.module.entries} <= on_paths
 
 
 def test_the_barriers_carry_their_scopes() -> None:

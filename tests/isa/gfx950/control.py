@@ -50,8 +50,13 @@ def bind(insn: Instruction) -> Step | None:
     return build(insn) if build else None
 
 
+def branch_target(insn: Instruction) -> int:
+    """The address that a relative branch goes to."""
+    return insn.address + insn.size + signed(insn.fields["simm16"], 16) * WORD_BYTES
+
+
 def _branch(insn: Instruction, condition: Callable[[Wave], bool]) -> Step:
-    target = insn.address + insn.size + signed(insn.fields["simm16"], 16) * WORD_BYTES
+    target = branch_target(insn)
 
     def step(wave: Wave) -> None:
         if condition(wave):
