@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 from .gfx950.decode import Instruction
 from .gfx950.flow import Flow
 from .gfx950.machine import Module
+from .gfx950.scopes import Scope, is_access, is_acquire, is_counter, is_lds_write, is_load, is_raise, is_store, scope_of
 
 SCOPED_MAINTENANCE = "cache maintenance has agent or system scope"
 WRITE_BACK_ENDS = "a write-back is waited for before anything is raised or stored"
@@ -37,15 +37,6 @@ _VECTOR_COUNT, _LDS_COUNT = 0xC00F, 0x0F00
 
 Broken: TypeAlias = tuple[str, int, "int | None"]
 """A rule, the node that breaks it, and the node because of which it does."""
-
-
-class Scope(IntEnum):
-    """Who sees an access in order."""
-
-    WAVE = 0
-    WORKGROUP = 1
-    AGENT = 2
-    SYSTEM = 3
 
 
 @dataclass(frozen=True)
@@ -228,57 +219,11 @@ def _after(insn: Instruction, node: int, state: Pending) -> Pending:
     return state._replace(lds_stored=None) if waits_for(insn, _LDS_COUNT) else state
 
 
-def scope_of(insn: Instruction) -> Scope:
-    """The scope that the bits of a memory or cache instruction mean.
-
-    A read-modify-write never takes effect in a first-level cache; its sc0 asks for the old value.
-    """
-    if is_counter(insn):
-        return Scope.SYSTEM if insn.fields["sc1"] else Scope.AGENT
-    return Scope(2 * insn.fields.get("sc1", 0) + insn.fields.get("sc0", 0))
+def waits_for(insn: Instruction, counter: int) -> bool:
+    """Whether the instruction waits until everything that a counter counts has ended."""
+    return insn.mnemonic == "s_waitcnt" and not insn.fields["simm16"] & counter
 
 
 def place_of(insn: Instruction) -> tuple[int, ...]:
     """The registers and the offset that address a global access."""
     return tuple(insn.fields[name] for name in ("saddr", "addr", "offset"))
-
-
-def is_load(insn: Instruction) -> bool:
-    """A load from device memory."""
-    return insn.mnemonic.startswith(("global_load", "flat_load", "buffer_load"))
-
-
-def is_store(insn: Instruction) -> bool:
-    """A store to device memory."""
-    return insn.mnemonic.startswith(("global_store", "flat_store", "buffer_store"))
-
-
-def is_counter(insn: Instruction) -> bool:
-    """A read-modify-write of device memory."""
-    return insn.mnemonic.startswith(("global_atomic", "flat_atomic", "buffer_atomic"))
-
-
-def is_acquire(insn: Instruction) -> bool:
-    """A load that sees what other workgroups or ranks store."""
-    return is_load(insn) and scope_of(insn) >= Scope.AGENT
-
-
-def is_raise(insn: Instruction) -> bool:
-    """An instruction by which others go on."""
-    return is_counter(insn) or (is_store(insn) and scope_of(insn) is Scope.SYSTEM)
-
-
-def is_lds_write(insn: Instruction) -> bool:
-    """A write or read-modify-write of LDS."""
-    exchanges = ("ds_read", "ds_bpermute", "ds_permute", "ds_swizzle", "ds_nop")
-    return insn.encoding == "DS" and not insn.mnemonic.startswith(exchanges)
-
-
-def is_access(insn: Instruction) -> bool:
-    """An access to device memory or LDS; scalar loads, which read constants only, are none."""
-    return is_load(insn) or is_store(insn) or is_counter(insn) or insn.mnemonic.startswith("ds_")
-
-
-def waits_for(insn: Instruction, counter: int) -> bool:
-    """Whether the instruction waits until everything that a counter counts has ended."""
-    return insn.mnemonic == "s_waitcnt" and not insn.fields["simm16"] & counter

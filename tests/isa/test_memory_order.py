@@ -9,13 +9,15 @@ import torch
 
 from sgl_amd_mono.build.compile import build, kernels
 from sgl_amd_mono.device.base import WORKGROUP_THREADS
+from sgl_amd_mono.errors import LaunchError
 from sgl_amd_mono.program import Entry, Program, Slicing
 from tests.kernel_sources import with_change, with_kernels
 
 from . import memory_order as lint
-from .device import IsaDevice
+from .device import IsaDevice, run_side_by_side
 from .gfx950 import load
 from .gfx950.flow import Flow
+from .gfx950.scopes import Scope, is_counter, scope_of
 from .harness import KERNELS
 from .memory_order import Finding, findings
 
@@ -98,12 +100,47 @@ MUTANTS = {
 }
 
 
+WORKGROUPS, VALUE = 5, 1000
+
+
+@pytest.fixture(scope="module")
+def order(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The product's headers with kernels/order.hip."""
+    return with_kernels(tmp_path_factory.mktemp("hip"), KERNELS / f"{KERNEL}.hip")
+
+
+class Exchange:
+    """One rank that runs kernels/order.hip on the interpreter, and its buffers."""
+
+    def __init__(self, sources: Path, peer: Exchange | None = None) -> None:
+        artifact = build(KERNEL, "gfx950", sources=sources)
+        self.device = IsaDevice(artifact, f"{KERNEL}_step", workgroups=WORKGROUPS, seed=1)
+        self.cells, self.kept, self.sums, self.received = torch.zeros(
+            4, WORKGROUPS, WORKGROUP_THREADS, dtype=torch.int32
+        )
+        self.words = VALUE + torch.arange(WORKGROUP_THREADS, dtype=torch.int32)
+        self.inbox, self.flag = torch.zeros_like(self.words), torch.zeros(1, dtype=torch.int32)
+        to = peer or self
+        self.arguments = {
+            "give": {"cells": self.cells, "kept": self.kept, "value": VALUE},
+            "take": {"cells": self.cells, "sums": self.sums},
+            "send": {"inbox": to.inbox, "flag": to.flag, "value": VALUE, "epoch": 1},
+            "receive": {"inbox": self.inbox, "flag": self.flag, "received": self.received, "epoch": 1},
+        }
+
+    def program(self, *phases: str) -> Program:
+        # whoever receives does not wait for the other workgroups to send
+        entries = [Entry(phase=p, layer=0, args=self.arguments[p], sync=p != "send") for p in phases]
+        program = Program(self.device, entries)
+        self.device.watch(program)
+        return program
+
+    def run(self, *phases: str) -> None:
+        self.program(*phases).run(Slicing.STEP)
+
+
 def lint_of(sources: Path) -> list[Finding]:
     return findings(load(build(KERNEL, "gfx950", sources=sources).binary.read_bytes()))
-
-
-def executed(device: IsaDevice) -> set[int]:
-    return {entry.insn.address for entry in device.module.entries}
 
 
 @pytest.mark.parametrize("kernel", kernels())
@@ -114,37 +151,24 @@ def test_product_kernels_pass(kernel: str) -> None:
         found = Flow(module, name).instructions
         # else the lint has nothing to judge
         assert any(insn.mnemonic == "s_sleep" for insn in found)
-        assert any(lint.is_counter(insn) for insn in found)
-        assert {lint.scope_of(insn) for insn in found if insn.mnemonic in ("buffer_wbl2", "buffer_inv")} == {
-            lint.Scope.AGENT,
-            lint.Scope.SYSTEM,
+        assert any(is_counter(insn) for insn in found)
+        assert {scope_of(insn) for insn in found if insn.mnemonic in ("buffer_wbl2", "buffer_inv")} == {
+            Scope.AGENT,
+            Scope.SYSTEM,
         }
 
 
-def test_exchanges_of_workgroups_and_ranks_pass(tmp_path: Path) -> None:
+def test_exchanges_of_workgroups_and_ranks_pass(order: Path) -> None:
     """And they work: every word arrives, on paths that the lint has followed."""
-    sources = with_kernels(tmp_path, KERNELS / f"{KERNEL}.hip")
-    assert lint_of(sources) == []
-
-    workgroups, value = 5, 1000
-    device = IsaDevice(build(KERNEL, "gfx950", sources=sources), f"{KERNEL}_step", workgroups=workgroups, seed=1)
-    cells, kept, sums, received = torch.zeros(4, workgroups, WORKGROUP_THREADS, dtype=torch.int32)
-    inbox, flag = torch.zeros(WORKGROUP_THREADS, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
-    arguments = {
-        "give": {"cells": cells, "kept": kept, "value": value},
-        "take": {"cells": cells, "sums": sums},
-        "send": {"inbox": inbox, "flag": flag, "value": value, "epoch": 1},
-        "receive": {"inbox": inbox, "flag": flag, "received": received, "epoch": 1},
-    }
-    entries = [Entry(phase=phase, layer=0, args=args, sync=phase != "send") for phase, args in arguments.items()]
-    program = Program(device, entries)
-    device.watch(program)
-    program.run(Slicing.STEP)
-    given = value + torch.arange(workgroups * WORKGROUP_THREADS).view(workgroups, -1).flip(1)
-    assert torch.equal(kept, given.int())
-    assert torch.equal(sums, given.sum(0).int().expand_as(sums))
-    assert torch.equal(received, (value + torch.arange(WORKGROUP_THREADS)).int().expand_as(received))
-    assert executed(device) <= {insn.address for insn in Flow(device.module, f"{KERNEL}_step").instructions}
+    assert lint_of(order) == []
+    exchange = Exchange(order)
+    exchange.run("give", "take", "send", "receive")
+    given = VALUE + torch.arange(WORKGROUPS * WORKGROUP_THREADS, dtype=torch.int32).view(WORKGROUPS, -1).flip(1)
+    assert torch.equal(exchange.kept, given)
+    assert torch.equal(exchange.sums, given.sum(0, dtype=torch.int32).expand_as(given))
+    assert torch.equal(exchange.received, exchange.words.expand_as(given))
+    executed = {entry.insn.address for entry in exchange.device.module.entries}
+    assert executed <= {insn.address for insn in Flow(exchange.device.module, f"{KERNEL}_step").instructions}
 
 
 @pytest.mark.parametrize(("file", "old", "new", "rules"), MUTANTS.values(), ids=MUTANTS)
@@ -152,6 +176,34 @@ def test_a_mutant_breaks_its_rule(tmp_path: Path, file: str, old: str, new: str,
     found = lint_of(with_change(tmp_path / "hip", file, old, new, KERNELS / f"{KERNEL}.hip"))
     assert {finding.rule for finding in found} == rules
     assert all(str(finding).startswith(f"{KERNEL}_step: {finding.rule}: ") for finding in found)
+
+
+def test_a_store_for_others_without_its_scope_is_seen(tmp_path: Path) -> None:
+    agent, workgroup = "__ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT", "__ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP"
+    sources = with_change(tmp_path / "hip", "include/mono/global.h", agent, workgroup, KERNELS / f"{KERNEL}.hip")
+    stored = r"load of what rank 0, workgroup \d stored by global_store_dword at .*, without agent scope"
+    with pytest.raises(LaunchError, match=rf"global_load_dword at .*{stored}"):
+        Exchange(sources).run("give", "take")
+
+
+def test_a_store_for_peers_without_their_scope_is_seen(order: Path) -> None:
+    """Our publish is for the workgroups of a device; it does not do between ranks."""
+    receiver = Exchange(order)
+    sender = Exchange(order, peer=receiver)
+    with pytest.raises(LaunchError, match=r"load of what rank 0, workgroup 0 stored by .*, without system scope"):
+        run_side_by_side(
+            [
+                (sender.device, sender.program("send").launch_args(0, 1)),
+                (receiver.device, receiver.program("receive").launch_args(0, 1)),
+            ]
+        )
+
+
+def test_a_scalar_load_of_what_the_launch_stores_is_seen(tmp_path: Path) -> None:
+    load_of = ("args.cells.load(g * kWorkgroupThreads + thread())", "load_constant(args.cells.address + g)")
+    sources = with_change(tmp_path / "hip", ORDER, *load_of, KERNELS / f"{KERNEL}.hip")
+    with pytest.raises(LaunchError, match=r"s_load_dword.* at .*scalar load of what rank 0, workgroup \d stored by"):
+        Exchange(sources).run("give", "take")
 
 
 def test_every_rule_has_a_mutant() -> None:

@@ -11,6 +11,7 @@ from .errors import BudgetError as BudgetError
 from .errors import CodeObjectError as CodeObjectError
 from .errors import IsaError as IsaError
 from .errors import MemoryAccessError as MemoryAccessError
+from .errors import SharingError as SharingError
 from .errors import TrapError as TrapError
 from .errors import UnknownInstructionError as UnknownInstructionError
 from .machine import Counts as Counts
