@@ -7,6 +7,7 @@ counts = run([Launch(module, "scale", struct.pack("<Qf", x, 2.0), grid=1, block=
 """
 
 from .decode import Instruction as Instruction
+from .errors import BarrierError as BarrierError
 from .errors import BudgetError as BudgetError
 from .errors import CodeObjectError as CodeObjectError
 from .errors import IsaError as IsaError

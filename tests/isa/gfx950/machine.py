@@ -270,6 +270,8 @@ def run(
     ------
     UnknownInstructionError, MemoryAccessError, SharingError, TrapError, CodeObjectError
         With the instruction, its address, and the wave (for a memory fault also the lane) that met it.
+    BarrierError
+        A wave left its workgroup before a barrier of the others.
     BudgetError
         More than `max_instructions` wave instructions; the message says where every wave stands.
     """
