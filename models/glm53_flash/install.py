@@ -78,7 +78,8 @@ def _device(artifact: Artifact) -> Device:
     if artifact.arch == HOST:
         from sgl_amd_mono.device.host import HostDevice
 
-        return HostDevice(KERNEL, artifact=artifact)
+        # as on a GPU, a wait that nobody ends lasts until its deadline and leaves a record
+        return HostDevice(KERNEL, artifact=artifact, has_peers=True)
     from sgl_amd_mono.device.hip import HipDevice
 
     return HipDevice(KERNEL, artifact=artifact)
