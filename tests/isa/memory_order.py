@@ -5,7 +5,7 @@ lint judges them on the paths through the disassembly. Source of the rules: LLVM
 which gfx950 shares.
 
 The terms: a *raise* makes others go on: a read-modify-write, or a store of system scope. A *poll* or an *acquire* is a
-load of agent or system scope. Paths that can only end in a trap are exempt, except that write-backs are waited for.
+load of agent or system scope. On paths that can only end in a trap none of the three is judged.
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from sgl_amd_mono.build.compile import HOST, build
+from sgl_amd_mono.build.compile import HOST, Artifact, build, kernels
 from sgl_amd_mono.device.base import Device
 from sgl_amd_mono.device.host import HostDevice
 from sgl_amd_mono.device.layout import read_layout
@@ -147,6 +148,20 @@ def test_a_32_bit_slot_offset_is_seen(unmutated: Path, mutate: Mutate, tmp_path:
         pool = file.as_strided((3, 3, COLUMNS), (stride, COLUMNS, 1))
         pool[2] = tokens
         assert shifted_window(isa_device(sources), pool)[:, 0].tolist() == expected
+
+
+def narrow_strides(artifact: Artifact) -> list[str]:
+    """Strides, which multiply a slot, that a kernel takes in fewer than 64 bits."""
+    records = read_layout(artifact.binary).values()
+    strides = [(r.name, name, r.dtype[name]) for r in records for name in r.dtype.names or () if "stride" in name]
+    assert strides
+    return [f"{record}.{name}" for record, name, dtype in strides if dtype != np.int64]
+
+
+def test_a_32_bit_stride_is_seen(mutate: Mutate) -> None:
+    assert [found for kernel in kernels() for found in narrow_strides(build(kernel, "gfx950"))] == []
+    mutant = mutate(CONV, "i64 state_slot_stride;", "u32 state_slot_stride;")
+    assert narrow_strides(build(KERNEL, "gfx950", sources=mutant)) == ["kda_conv.state_slot_stride"]
 
 
 def line_distances(sources: Path) -> list[int]:
