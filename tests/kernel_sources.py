@@ -17,9 +17,15 @@ def with_kernels(root: Path, *kernels: Path) -> Path:
     return root
 
 
-def with_change(root: Path, file: str, old: str, new: str) -> Path:
-    """`root`, holding the product's sources, of which the one place in `file` that reads `old` reads `new`."""
-    shutil.copytree(SOURCES, root, ignore=shutil.ignore_patterns("__pycache__"))
+def with_change(root: Path, file: str, old: str, new: str, *kernels: Path) -> Path:
+    """`root`, holding the product's sources, of which the one place in `file` that reads `old` reads `new`.
+
+    Where `kernels` are given, they take the place of the product's.
+    """
+    if kernels:
+        with_kernels(root, *kernels)
+    else:
+        shutil.copytree(SOURCES, root, ignore=shutil.ignore_patterns("__pycache__"))
     source = (root / file).read_text()
     assert source.count(old) == 1, f"{old!r} occurs {source.count(old)} times in {file}"
     (root / file).write_text(source.replace(old, new))

@@ -90,14 +90,20 @@ def read_layout(path: Path) -> Mapping[str, Record]:
     records = {}
     for name in dict.fromkeys(rows["record"].tolist()):
         own = rows[rows["record"] == name]
-        dtype = np.dtype(
-            {
-                "names": [field.decode() for field in own["field"]],
-                "formats": [_format(row["type"].decode(), int(row["count"])) for row in own],
-                "offsets": own["offset"].tolist(),
-                "itemsize": int(own["record_bytes"][0]),
-            }
-        )
+        try:
+            dtype = np.dtype(
+                {
+                    "names": [field.decode() for field in own["field"]],
+                    "formats": [_format(row["type"].decode(), int(row["count"])) for row in own],
+                    "offsets": own["offset"].tolist(),
+                    "itemsize": int(own["record_bytes"][0]),
+                }
+            )
+        except ValueError as error:
+            raise BuildError(
+                f"{path}: the fields of {name.decode()} do not fit in its {own['record_bytes'][0]} bytes: {error}. "
+                "Rebuild the kernels."
+            ) from error
         phase = int(own["phase"][0])
         records[name.decode()] = Record(name.decode(), dtype, None if phase == _NOT_A_PHASE else phase)
     return records

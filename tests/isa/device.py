@@ -58,6 +58,8 @@ class IsaDevice:
 def run_side_by_side(launches: Sequence[tuple[IsaDevice, bytes]], max_instructions: int = 10_000_000) -> None:
     """Run launches of several ranks at the same time; the first device's seed decides the order.
 
+    What workgroups and ranks hand to each other is checked (see gfx950/sharing.py).
+
     Raises
     ------
     LaunchError
@@ -71,7 +73,7 @@ def run_side_by_side(launches: Sequence[tuple[IsaDevice, bytes]], max_instructio
         Launch(device.module, device.entry, args, device.workgroups, WORKGROUP_THREADS) for device, args in launches
     ]
     try:
-        counts = run(described, memory, launches[0][0].seed, max_instructions)
+        counts = run(described, memory, launches[0][0].seed, max_instructions, checks_sharing=True)
     except IsaError as error:
         raise LaunchError(str(error)) from error
     for device, _ in launches:

@@ -7,6 +7,7 @@ through the same program and launcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -15,11 +16,11 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from sgl_amd_mono.build.compile import build
+from sgl_amd_mono.build.compile import Artifact, build
 from sgl_amd_mono.device.base import WORKGROUP_THREADS
 from sgl_amd_mono.device.host import HostDevice
 from sgl_amd_mono.program import Entry, Program, Slicing
-from tests.kernel_sources import with_kernels
+from tests.kernel_sources import with_change, with_kernels
 
 from .device import IsaDevice
 from .harness import KERNELS
@@ -40,10 +41,13 @@ Devices = Callable[[], tuple[HostDevice, IsaDevice]]
 
 
 @pytest.fixture(scope="module")
-def devices(tmp_path_factory: pytest.TempPathFactory) -> Devices:
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, Artifact]:
+    """The kernel for the host and for gfx950."""
     sources = with_kernels(tmp_path_factory.mktemp("hip"), KERNELS / f"{KERNEL}.hip")
-    host, gfx950 = (build(KERNEL, arch, sources=sources) for arch in ("host", "gfx950"))
+    return build(KERNEL, "host", sources=sources), build(KERNEL, "gfx950", sources=sources)
 
+
+def devices_of(host: Artifact, gfx950: Artifact) -> Devices:
     def make() -> tuple[HostDevice, IsaDevice]:
         return (
             HostDevice(KERNEL, workgroups=WORKGROUPS, artifact=host),
@@ -51,6 +55,11 @@ def devices(tmp_path_factory: pytest.TempPathFactory) -> Devices:
         )
 
     return make
+
+
+@pytest.fixture(scope="module")
+def devices(artifacts: tuple[Artifact, Artifact]) -> Devices:
+    return devices_of(*artifacts)
 
 
 def both(
@@ -270,3 +279,56 @@ def test_grid_barrier(devices: Devices, seed: int) -> None:
             device.watch(program)
         program.run(Slicing.STEP)
         assert sums.numpy().view(np.uint32).tolist() == [expected] * WORKGROUPS
+
+
+WAVE, MFMA, CALLS = "include/mono/wave.h", "include/mono/mfma.h", f"kernels/{KERNEL}.hip"
+A_SCALE = "const u8 a_scale = args.a_scale.load(matrix_row * 4 + "
+MUTANTS = {
+    "a sum of 32 lanes": (
+        WAVE,
+        "if constexpr (kLanes > 32) value = butterfly<32>(value, combine);",
+        "",
+        test_wave_operations,
+    ),
+    "a read within 32 lanes": (
+        WAVE,
+        "from_lane(f32 value, u32 source) {",
+        "from_lane(f32 value, u32 source) {\n  source %= 32;",
+        test_wave_operations,
+    ),
+    "a ballot of 32 lanes": (
+        WAVE,
+        "return __builtin_amdgcn_ballot_w64(predicate);",
+        "return static_cast<u32>(__builtin_amdgcn_ballot_w64(predicate));",
+        test_wave_operations,
+    ),
+    "swapped operands": (
+        MFMA,
+        "(bits_of<Operand>(a[s]), bits_of<Operand>(b[s]),",
+        "(bits_of<Operand>(b[s]), bits_of<Operand>(a[s]),",
+        test_matrix_products,
+    ),
+    "swapped scaled operands": (MFMA, "f8f6f4(a.data, b.data,", "f8f6f4(b.data, a.data,", test_matrix_products),
+    "a swapped layout": (
+        CALLS,
+        "a[s] = args.a.load_vec<8>(matrix_row * kSteps * kMfmaDepth + s * kMfmaDepth + 8 * group);",
+        "a[s] = args.a.load_vec<8>(matrix_row * kSteps * kMfmaDepth + s * kMfmaDepth + 8 * (group ^ 1));",
+        test_matrix_products,
+    ),
+    "a scale of the next block": (CALLS, f"{A_SCALE}group)", f"{A_SCALE}(group + 1) % 4)", test_matrix_products),
+}
+
+
+@pytest.mark.parametrize(("file", "old", "new", "test"), MUTANTS.values(), ids=MUTANTS)
+def test_a_mutant_fails_its_test(
+    tmp_path: Path,
+    artifacts: tuple[Artifact, Artifact],
+    rng: np.random.Generator,
+    file: str,
+    old: str,
+    new: str,
+    test: Callable[[Devices, np.random.Generator], None],
+) -> None:
+    mutant = build(KERNEL, "gfx950", sources=with_change(tmp_path / "hip", file, old, new, KERNELS / f"{KERNEL}.hip"))
+    with pytest.raises(AssertionError, match="not equal"):
+        test(devices_of(artifacts[0], mutant), rng)

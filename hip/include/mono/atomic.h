@@ -40,15 +40,11 @@ MONO_FN void store_relaxed(Global<u32> target, u32 value) {
   __hip_atomic_store(detail::word(target), value, __ATOMIC_RELAXED, static_cast<int>(kScope));
 }
 
-template <Scope kScope>
-MONO_FN void store_release(Global<u32> target, u32 value) {
-  __hip_atomic_store(detail::word(target), value, __ATOMIC_RELEASE, static_cast<int>(kScope));
-}
-
-// The value before the addition.
-template <Scope kScope>
-MONO_FN u32 fetch_add_release(Global<u32> target, u32 value) {
-  return __hip_atomic_fetch_add(detail::word(target), value, __ATOMIC_RELEASE, static_cast<int>(kScope));
+// The wave's stores and cache write-backs have reached the device's coherent level; the release of another wave of the
+// workgroup may then cover them.
+MONO_FN void complete_stores() {
+  // vmcnt(0): the other counters keep their "do not wait" maximum
+  __builtin_amdgcn_s_waitcnt(0x0f70);
 }
 
 // Relaxed stores after it publish everything before it; one fence serves many flags.
@@ -57,6 +53,22 @@ MONO_FN void release_fence() {
   if constexpr (kScope == Scope::kSystem) __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
   if constexpr (kScope == Scope::kAgent) __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
   if constexpr (kScope == Scope::kWorkgroup) __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  // clang before 23 drops the fence's own wait where no store is under way: it does not count a write-back
+  // (llvm-project #178316)
+  complete_stores();
+}
+
+template <Scope kScope>
+MONO_FN void store_release(Global<u32> target, u32 value) {
+  release_fence<kScope>();
+  store_relaxed<kScope>(target, value);
+}
+
+// The value before the addition.
+template <Scope kScope>
+MONO_FN u32 fetch_add_release(Global<u32> target, u32 value) {
+  release_fence<kScope>();
+  return __hip_atomic_fetch_add(detail::word(target), value, __ATOMIC_RELAXED, static_cast<int>(kScope));
 }
 
 // True when the word held `expected` and now holds `desired`.
@@ -64,13 +76,6 @@ template <Scope kScope>
 MONO_FN bool compare_exchange(Global<u32> target, u32 expected, u32 desired) {
   return __hip_atomic_compare_exchange_strong(detail::word(target), &expected, desired, __ATOMIC_RELAXED,
                                               __ATOMIC_RELAXED, static_cast<int>(kScope));
-}
-
-// The wave's stores have reached the device's coherent level; the release of another wave of the workgroup may then
-// cover them.
-MONO_FN void complete_stores() {
-  // vmcnt(0): the other counters keep their "do not wait" maximum
-  __builtin_amdgcn_s_waitcnt(0x0f70);
 }
 
 #else

@@ -7,10 +7,12 @@ counts = run([Launch(module, "scale", struct.pack("<Qf", x, 2.0), grid=1, block=
 """
 
 from .decode import Instruction as Instruction
+from .errors import BarrierError as BarrierError
 from .errors import BudgetError as BudgetError
 from .errors import CodeObjectError as CodeObjectError
 from .errors import IsaError as IsaError
 from .errors import MemoryAccessError as MemoryAccessError
+from .errors import SharingError as SharingError
 from .errors import TrapError as TrapError
 from .errors import UnknownInstructionError as UnknownInstructionError
 from .machine import Counts as Counts

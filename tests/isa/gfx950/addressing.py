@@ -1,4 +1,4 @@
-"""Which bytes of device memory a vector instruction means: global and flat addresses, and raw buffers.
+"""Which bytes of device memory an instruction means: scalar, global and flat addresses, and raw buffers.
 
 Flat accesses are treated as global ones: LDS is not mapped, so a flat access to it faults.
 """
@@ -6,6 +6,7 @@ Flat accesses are treated as global ones: LDS is not mapped, so a flat access to
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,6 +18,15 @@ from .wave import LANES, MASK32, Wave
 _MASK64 = (1 << 64) - 1
 _SADDR_OFF = 0x7F
 _GLOBAL_OFFSET_BITS = 13
+_SCALAR_OFFSET_BITS = 21
+
+
+def scalar_address(insn: Instruction) -> Callable[[Wave], int]:
+    """The byte address of a scalar load."""
+    fields, base = insn.fields, scalar_bits(insn.operands["sbase"].index)
+    immediate = signed(fields["offset"], _SCALAR_OFFSET_BITS) if fields["imm"] else 0
+    register = fields["soffset"] if fields["soffset_en"] else None if fields["imm"] else fields["offset"]
+    return lambda wave: base(wave) + immediate + (wave.s[register] if register is not None else 0) & ~3
 
 
 def addressing(insn: Instruction) -> Addressing:

@@ -30,7 +30,7 @@ _CONDITIONS: dict[str, Callable[[Wave], bool]] = {
     "s_cbranch_execz": lambda wave: wave.exec == 0,
     "s_cbranch_execnz": lambda wave: wave.exec != 0,
 }
-_STATUS = {"s_endpgm": Status.ENDED, "s_barrier": Status.AT_BARRIER, "s_sleep": Status.YIELDED}
+_STATUS = {"s_endpgm": Status.ENDED, "s_sleep": Status.YIELDED}
 
 # hardware registers: rounding and denormal modes, and the XCD that runs the workgroup
 _MODE, _XCC_ID = 1, 20
@@ -50,8 +50,13 @@ def bind(insn: Instruction) -> Step | None:
     return build(insn) if build else None
 
 
+def branch_target(insn: Instruction) -> int:
+    """The address that a relative branch goes to."""
+    return insn.address + insn.size + signed(insn.fields["simm16"], 16) * WORD_BYTES
+
+
 def _branch(insn: Instruction, condition: Callable[[Wave], bool]) -> Step:
-    target = insn.address + insn.size + signed(insn.fields["simm16"], 16) * WORD_BYTES
+    target = branch_target(insn)
 
     def step(wave: Wave) -> None:
         if condition(wave):
@@ -63,6 +68,14 @@ def _branch(insn: Instruction, condition: Callable[[Wave], bool]) -> Step:
 def _set_status(status: Status) -> Step:
     def step(wave: Wave) -> None:
         wave.status = status
+
+    return step
+
+
+def _barrier(insn: Instruction) -> Step:
+    def step(wave: Wave) -> None:
+        wave.barriers += 1
+        wave.status = Status.AT_BARRIER
 
     return step
 
@@ -118,6 +131,7 @@ def _trap(insn: Instruction) -> Step:
 
 
 _OTHER: dict[str, Callable[[Instruction], Step]] = {
+    "s_barrier": _barrier,
     "s_getpc_b64": _get_pc,
     "s_memtime": _clock,
     "s_memrealtime": _clock,

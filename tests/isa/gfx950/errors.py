@@ -39,3 +39,11 @@ class BudgetError(IsaError):
 
 class TrapError(IsaError):
     """The program executed s_trap."""
+
+
+class SharingError(IsaError):
+    """A load of what another workgroup or rank stored in a way that the load may miss (see sharing.py)."""
+
+
+class BarrierError(IsaError):
+    """The waves of a workgroup ended after different numbers of barriers: one left before a barrier of the others."""

@@ -10,12 +10,11 @@ import re
 
 import numpy as np
 
-from .addressing import Addressing, addressing
+from .addressing import Addressing, addressing, scalar_address
 from .atomics import ATOMICS, Atomic
 from .decode import Instruction
 from .formats import Array
 from .lanes import Step
-from .sources import scalar_bits, signed
 from .wave import Wave
 
 _SCALAR_LOAD = re.compile(r"s_load_dword(?:x(\d+))?")
@@ -25,7 +24,6 @@ _DWORDS = {"dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4}
 # becomes of the other half on a machine with error correction of registers is not clear.
 _NARROW_LOADS = {"ubyte": (1, False), "sbyte": (1, True), "ushort": (2, False), "sshort": (2, True)}
 _NARROW_STORES = {"byte": (1, 0), "byte_d16_hi": (1, 1), "short": (2, 0), "short_d16_hi": (2, 1)}
-_SCALAR_OFFSET_BITS = 21
 
 
 def bind(insn: Instruction) -> Step | None:
@@ -55,16 +53,12 @@ def bind(insn: Instruction) -> Step | None:
 
 
 def _scalar_load(insn: Instruction, count: int) -> Step:
-    fields = insn.fields
-    base, target = scalar_bits(insn.operands["sbase"].index), insn.operands["sdata"].index
-    immediate = signed(fields["offset"], _SCALAR_OFFSET_BITS) if fields["imm"] else 0
-    register = fields["soffset"] if fields["soffset_en"] else None if fields["imm"] else fields["offset"]
+    address, target = scalar_address(insn), insn.operands["sdata"].index
 
     def step(wave: Wave) -> None:
-        address = base(wave) + immediate + (wave.s[register] if register is not None else 0) & ~3
         rank = wave.workgroup.rank
         rank.traffic.loaded += 4 * count
-        for word, value in enumerate(rank.memory.read_words(address, count)):
+        for word, value in enumerate(rank.memory.read_words(address(wave), count)):
             wave.set_scalar(target + word, value)
 
     return step

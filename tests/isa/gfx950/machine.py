@@ -17,6 +17,7 @@ from .decode import MAX_INSTRUCTION_BYTES, WORD_BYTES, Instruction, decode
 from .errors import BudgetError, CodeObjectError, IsaError, MemoryAccessError, UnknownInstructionError
 from .lanes import Step
 from .memory import Memory
+from .sharing import Sharing
 from .wave import LANE, LANES, MODE_AT_START, Status, Wave, Workgroup
 
 _BINDERS: tuple[Callable[[Instruction], Step | None], ...] = (
@@ -252,15 +253,25 @@ class Rank:
         return wave
 
 
-def run(launches: Sequence[Launch], memory: Memory, seed: int = 0, max_instructions: int = 10_000_000) -> Counts:
+def run(
+    launches: Sequence[Launch],
+    memory: Memory,
+    seed: int = 0,
+    max_instructions: int = 10_000_000,
+    *,
+    checks_sharing: bool = False,
+) -> Counts:
     """Execute the launches at the same time until all waves have ended.
 
-    In each turn a wave chosen by `seed` executes up to 64 instructions, fewer if it sleeps, waits or ends.
+    In each turn a wave chosen by `seed` executes up to 64 instructions, fewer if it sleeps, waits or ends. With
+    `checks_sharing`, every access to device memory is judged by `Sharing` first.
 
     Raises
     ------
-    UnknownInstructionError, MemoryAccessError, TrapError, CodeObjectError
+    UnknownInstructionError, MemoryAccessError, SharingError, TrapError, CodeObjectError
         With the instruction, its address, and the wave (for a memory fault also the lane) that met it.
+    BarrierError
+        A wave left its workgroup before a barrier of the others.
     BudgetError
         More than `max_instructions` wave instructions; the message says where every wave stands.
     """
@@ -273,16 +284,19 @@ def run(launches: Sequence[Launch], memory: Memory, seed: int = 0, max_instructi
             ranks.append(Rank(number, launch, memory, clock))
             placed.callback(memory.remove, ranks[-1].kernarg)
         waves = [wave for rank in ranks for wave in rank.start()]
-        _schedule(waves, clock, random.Random(seed), max_instructions)
+        sharing = Sharing() if checks_sharing else None
+        _schedule(waves, clock, random.Random(seed), max_instructions, sharing)
     return _counts(ranks)
 
 
-def _schedule(waves: list[Wave], clock: Clock, rng: random.Random, max_instructions: int) -> None:
+def _schedule(
+    waves: list[Wave], clock: Clock, rng: random.Random, max_instructions: int, sharing: Sharing | None
+) -> None:
     runnable = list(waves)
     while runnable:
         position = rng.randrange(len(runnable))
         wave = runnable[position]
-        _turn(wave, clock, 1 + rng.randrange(_LONGEST_TURN))
+        _turn(wave, clock, 1 + rng.randrange(_LONGEST_TURN), sharing)
         if wave.status is Status.YIELDED:
             wave.status = Status.RUNNING
         elif wave.status is not Status.RUNNING:
@@ -296,7 +310,7 @@ def _schedule(waves: list[Wave], clock: Clock, rng: random.Random, max_instructi
             raise BudgetError(f"{max_instructions} instructions executed and not all waves have ended:\n{places}")
 
 
-def _turn(wave: Wave, clock: Clock, length: int) -> None:
+def _turn(wave: Wave, clock: Clock, length: int, sharing: Sharing | None) -> None:
     """Execute up to `length` instructions of a wave."""
     rank = wave.workgroup.rank
     module, hits = rank.module, rank.hits
@@ -312,6 +326,8 @@ def _turn(wave: Wave, clock: Clock, length: int) -> None:
         clock.now += 1
         wave.pc = entry.following
         try:
+            if sharing is not None:
+                sharing.check(wave, entry.insn)
             entry.step(wave)
         except IsaError as error:
             raise _located(error, entry.insn, wave) from error

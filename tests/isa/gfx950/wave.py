@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .decode import EXEC, FIRST_AGPR, M0, VCC
+from .errors import BarrierError
 from .formats import Array
 from .memory import Buffer
 
@@ -48,8 +49,20 @@ class Workgroup:
         self.waves: list[Wave] = []
 
     def release_barrier(self) -> list[Wave]:
-        """The waves that may go on, because all that have not ended have arrived."""
+        """The waves that may go on, because all that have not ended have arrived.
+
+        Raises
+        ------
+        BarrierError
+            All have ended, but not after the same number of barriers.
+        """
         live = [wave for wave in self.waves if wave.status is not Status.ENDED]
+        barriers = [wave.barriers for wave in self.waves]
+        if not live and len(set(barriers)) > 1:
+            raise BarrierError(
+                f"rank {self.rank.number} ({self.rank.kernel.name}), workgroup {self.number}: the waves ended after "
+                f"{barriers} barriers; expected the same number"
+            )
         if not all(wave.status is Status.AT_BARRIER for wave in live):
             return []
         for wave in live:
@@ -69,12 +82,14 @@ class Wave:
         Scalar registers by source code: 0..105, VCC at 106, M0 at 124, EXEC at 126.
     mode : int
         The MODE register.
+    barriers : int
+        How many workgroup barriers the wave has come to.
     exec : int
         The EXEC mask; `mask` is the same as bool [64], or None when all lanes are active, and `lanes` the numbers of
         the active lanes.
     """
 
-    __slots__ = ("exec", "lanes", "mask", "mode", "number", "pc", "s", "scc", "status", "v", "workgroup")
+    __slots__ = ("barriers", "exec", "lanes", "mask", "mode", "number", "pc", "s", "scc", "status", "v", "workgroup")
 
     def __init__(self, workgroup: Workgroup, number: int, lanes: int, pc: int) -> None:
         file = np.full((_VECTOR_REGISTERS, LANES), POISON, np.uint32)
@@ -82,6 +97,7 @@ class Wave:
         self.s = [POISON] * _SCALAR_REGISTERS
         self.scc = 0
         self.mode = MODE_AT_START
+        self.barriers = 0
         self.workgroup, self.number, self.pc = workgroup, number, pc
         self.status = Status.RUNNING
         self.set_exec((1 << lanes) - 1)
