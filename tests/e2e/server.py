@@ -19,7 +19,7 @@ MODEL = os.environ.get("MONO_E2E_MODEL")
 """A released checkpoint to serve on the device; unset: the tiny one on the CPU."""
 FLAG = "--enable-amd-monokernel"
 
-_READY_TIMEOUT_S = 1800 if MODEL else 180
+_READY_TIMEOUT_S = 1800 if MODEL else 600
 _REQUEST_TIMEOUT_S = 900
 
 

@@ -78,7 +78,7 @@ def _prepare_models() -> None:
     after_import("sglang.srt.models.deepseek_v2", _use_rocm_silu_clamp)
     after_import(
         "sglang.srt.layers.attention.dsa.dsa_indexer_kpool",
-        # asks for the attention backend's indexer metadata first, and returns None where it has none: attention is dense
+        # asks for the attention backend's indexer metadata first, and returns None where there is none: dense attention
         lambda module: _set(module.IndexerKPool, forward_native=module.IndexerKPool.forward_cuda),
     )
 

@@ -52,7 +52,7 @@ def serve(runner: Runner, requests: list[Request]) -> list[int]:
     """Run the scenario to its end; returns the batch size of every decode step."""
     draw = random.Random(_SEED)
     waiting = list(reversed(requests))
-    sizes = []
+    sizes: list[int] = []
     running: dict[str, int] = {}
     aborts = {request.name for request in requests if request.aborted}
     while True:

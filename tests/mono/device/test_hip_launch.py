@@ -77,7 +77,9 @@ def test_a_fault_on_the_gpu_is_named_by_the_launch_after_it(run: Run) -> None:
     outcome = run([gpu_process.SLOTS], Slicing.PHASE)
     assert outcome.error is not None
     first, second = outcome.error.splitlines()
-    assert first.startswith("Cannot launch glm53_flash_step with 6 workgroups on cuda:1: hipModuleLaunchKernel returned")
+    assert first.startswith(
+        "Cannot launch glm53_flash_step with 6 workgroups on cuda:1: hipModuleLaunchKernel returned"
+    )
     assert "hipErrorLaunchFailure. This launch or an earlier one failed on the GPU" in first
     assert "phase kda_conv" in second
     assert "a state slot is outside of the pool; expected one below 5, saw 5" in second
@@ -97,7 +99,10 @@ LAUNCHING = "Cannot launch glm53_flash_step with 6 workgroups on cuda:1: hipModu
         (Failing("hipModuleLoadData", "hipErrorOutOfMemory"), LOADING + r"hipErrorOutOfMemory\. The GPU has no memory"),
         (Failing("hipModuleGetFunction", "hipErrorNotFound"), FINDING + r"hipErrorNotFound\. Build the kernels"),
         (Failing("hipModuleLaunchKernel", "hipErrorOutOfMemory"), LAUNCHING + "hipErrorOutOfMemory"),
-        (Failing("hipModuleLaunchKernel", "hipErrorLaunchFailure"), LAUNCHING + "hipErrorLaunchFailure.*start it again"),
+        (
+            Failing("hipModuleLaunchKernel", "hipErrorLaunchFailure"),
+            LAUNCHING + "hipErrorLaunchFailure.*start it again",
+        ),
         (Failing("hipModuleLaunchKernel", "hipErrorUnknown"), LAUNCHING + r"hipErrorUnknown\. .*AMD_LOG_LEVEL=3"),
     ],
 )
