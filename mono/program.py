@@ -94,7 +94,10 @@ class Program:
         self._record = device.host_visible(device.layout["FaultRecord"].size)
         self._context = self._to_device(
             device.layout["FaultContext"].pack(
-                record=self._record.data_ptr(), deadline_ticks=round(deadline_s * CLOCK_TICKS_PER_SECOND), rank=rank
+                record=self._record.data_ptr(),
+                deadline_ticks=round(deadline_s * CLOCK_TICKS_PER_SECOND),
+                grace_ticks=round(device.fault_grace_s * CLOCK_TICKS_PER_SECOND),
+                rank=rank,
             )
         )
 

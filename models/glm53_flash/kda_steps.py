@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sgl_amd_mono.device.base import Device
 from sgl_amd_mono.errors import BindError
+from sgl_amd_mono.fault_watch import FaultWatch
 from sgl_amd_mono.models.glm53_flash.kda_buffers import KdaCache, StepInputs, allocate_kda_scratch
 from sgl_amd_mono.models.glm53_flash.layout import KdaWeights
 from sgl_amd_mono.models.glm53_flash.program import kda_half_layer
@@ -140,6 +141,7 @@ class KdaSteps:
         self._caches: dict[int, KdaCache] = {}
         self._watched: tuple[int, ...] = ()
         self._steps: dict[tuple[int, bool], KdaStep] = {}
+        self._watch = FaultWatch()
 
     def of(self, backend: Any, rows: StepRows) -> KdaStep:
         """The step of so many rows, its inputs loaded, on the pools of `backend`.
@@ -167,6 +169,7 @@ class KdaSteps:
         if self._caches:
             logger.info("KDA: the state pools have moved; %d steps are bound anew", len(self._steps))
         self._steps.clear()
+        self._watch.forget()
         self._caches = self._find_caches(backend, tuple(self._weights))
         self._watched = _one_layer_a_storage(self._caches)
 
@@ -183,6 +186,7 @@ class KdaSteps:
                 rank=self._rank,
                 deadline_s=self._deadline_s,
             )
+        self._watch.add(step.program)
         logger.info(
             "KDA: %d rows%s bound: %d layers, %.1f KiB of buffers",
             rows,

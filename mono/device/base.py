@@ -20,6 +20,8 @@ class Device(Protocol):
     """Where the tensors of a launch live."""
     layout: Mapping[str, Record]
     """Argument structs of the kernel, as it was compiled."""
+    fault_grace_s: float
+    """Seconds between a fault's record and the end of the process that it brings; 0 where a launch raises instead."""
     workgroups: int
     """The grid of a launch: as many workgroups as are resident at once."""
 

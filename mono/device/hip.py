@@ -26,6 +26,8 @@ _REMEDIES = {
     "hipErrorLaunchFailure": "This launch or an earlier one failed on the GPU, which this process cannot use any more: "
     "start it again.",
 }
+# several turns of what watches for records
+_FAULT_GRACE_S = 0.25
 _OTHER_REMEDY = "Start again with AMD_LOG_LEVEL=3, and the HIP runtime says why."
 
 
@@ -55,6 +57,7 @@ class HipDevice:
         artifact = artifact or build(kernel, properties.gcnArchName.split(":")[0])
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.layout = read_layout(artifact.binary)
+        self.fault_grace_s = _FAULT_GRACE_S
         self.workgroups = properties.multi_processor_count
         entry = f"{kernel}_step"
         self._arguments = _argument_type(artifact, entry, self.layout["LaunchArgs"].size)

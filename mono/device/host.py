@@ -108,6 +108,7 @@ class HostDevice:
         artifact = artifact or build(kernel, HOST)
         self.torch_device = torch.device("cpu")
         self.layout = read_layout(artifact.binary)
+        self.fault_grace_s = 0.0
         self.workgroups = workgroups
         self.seed = seed
         self.has_peers = has_peers

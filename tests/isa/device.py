@@ -48,6 +48,10 @@ class IsaDevice:
         for name, tensor in _tensors_of(program, "program"):
             self._tensors.setdefault(tensor.untyped_storage().data_ptr(), (name, tensor))
 
+    @property
+    def fault_grace_s(self) -> float:
+        return 0.0
+
     def is_capturing(self) -> bool:
         return False
 

@@ -36,10 +36,12 @@ struct FaultContext {
   Global<FaultRecord> record;
   // longest wait, in ticks of the constant-rate clock
   u64 deadline_ticks;
+  // between the record and the stop, in such ticks: a GPU fault ends the process, which has to read the record first
+  u64 grace_ticks;
   u32 rank;
   u32 reserved;
 
-  MONO_FIELDS(FaultContext, record, deadline_ticks, rank, reserved)
+  MONO_FIELDS(FaultContext, record, deadline_ticks, grace_ticks, rank, reserved)
 };
 
 // Now, in ticks of the constant-rate clock.
@@ -53,7 +55,9 @@ MONO_FN u64 clock_ticks() {
 
 #if defined(__AMDGCN__)
 
-[[noreturn]] MONO_FN void stop_launch() {
+[[noreturn]] MONO_FN void stop_launch(u64 grace_ticks) {
+  const u64 end = clock_ticks() + grace_ticks;
+  while (clock_ticks() < end) __builtin_amdgcn_s_sleep(1);
   u64 null = 0;
   // opaque, or the compiler would see a store through null and delete the path that leads here
   asm volatile("" : "+v"(null));
@@ -63,11 +67,11 @@ MONO_FN u64 clock_ticks() {
 
 #else
 
-[[noreturn]] inline void stop_launch() { host::stop_launch(); }
+[[noreturn]] inline void stop_launch(u64) { host::stop_launch(); }
 
 #endif
 
-[[noreturn]] MONO_FN void raise_fault(Global<FaultRecord> target, const FaultRecord& record) {
+[[noreturn]] MONO_FN void raise_fault(Global<FaultRecord> target, const FaultRecord& record, u64 grace_ticks) {
   const Global<u32> words{reinterpret_cast<u32*>(target.address)};
   const auto field = [&](u64 offset) { return words + static_cast<i64>(offset / sizeof(u32)); };
   if (compare_exchange<Scope::kSystem>(field(__builtin_offsetof(FaultRecord, claimed)), 0, 1)) {
@@ -79,7 +83,7 @@ MONO_FN u64 clock_ticks() {
     store_relaxed<Scope::kSystem>(field(__builtin_offsetof(FaultRecord, seen)), record.seen);
     store_release<Scope::kSystem>(field(__builtin_offsetof(FaultRecord, kind)), record.kind);
   }
-  stop_launch();
+  stop_launch(grace_ticks);
 }
 
 }  // namespace mono

@@ -91,14 +91,16 @@ class Grid {
   // lanes: where only some lanes never return, the compiler puts their path behind all that the other lanes still do.
   [[noreturn]] MONO_FN void fail(FaultKind kind, u32 expected, u32 seen) const {
     const auto context = load_constant(faults_.address);
-    raise_fault(context.record, {.claimed = 1,
-                                 .kind = static_cast<u32>(kind),
-                                 .rank = context.rank,
-                                 .phase = position_.phase,
-                                 .layer = position_.layer,
-                                 .workgroup = index_,
-                                 .expected = expected,
-                                 .seen = seen});
+    raise_fault(context.record,
+                {.claimed = 1,
+                 .kind = static_cast<u32>(kind),
+                 .rank = context.rank,
+                 .phase = position_.phase,
+                 .layer = position_.layer,
+                 .workgroup = index_,
+                 .expected = expected,
+                 .seen = seen},
+                context.grace_ticks);
   }
 
  private:
