@@ -1,10 +1,12 @@
-"""What a monokernel has served, readable while it runs."""
+"""What the monokernels of this process have served, readable while they run: `live_counters()`."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import msgspec
+
+_LIVE: list[StepCounters] = []
 
 
 class StepCounters(msgspec.Struct):
@@ -26,3 +28,14 @@ class StepCounters(msgspec.Struct):
                 "checked": self.checked,
             }
         ).decode()
+
+
+def new_counters() -> StepCounters:
+    """Counters that `live_counters` finds from now on."""
+    _LIVE.append(StepCounters())
+    return _LIVE[-1]
+
+
+def live_counters() -> tuple[StepCounters, ...]:
+    """Counters of every monokernel that was built in this process, oldest first."""
+    return tuple(_LIVE)

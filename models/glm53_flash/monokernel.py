@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sgl_amd_mono.counters import StepCounters
+from sgl_amd_mono.counters import new_counters
 from sgl_amd_mono.device.base import Device
 from sgl_amd_mono.errors import LaunchError
 from sgl_amd_mono.fault_inject import FaultInjection
@@ -67,7 +67,7 @@ class Monokernel:
             rank=ranks.rank,
             deadline_s=deadline_s,
         )
-        self.counters = StepCounters()
+        self.counters = new_counters()
         self.check = check
         self._checked = CheckedStep(self, model, check) if check else None
         self._fault = fault

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,18 @@ from sgl_amd_mono.device.layout import read_layout
 from sgl_amd_mono.errors import BuildError, LaunchError
 
 _RUNTIME = "libamdhip64.so"
+
+_REBUILD = "Build the kernels for this GPU again with `amd-mono build`."
+_REMEDIES = {
+    "hipErrorNoDevice": "Check that HIP_VISIBLE_DEVICES names a GPU and that this user may open /dev/kfd.",
+    "hipErrorOutOfMemory": "The GPU has no memory left: stop what else runs on it, or give SGLang's pools less of it.",
+    "hipErrorInvalidImage": _REBUILD,
+    "hipErrorNoBinaryForGpu": _REBUILD,
+    "hipErrorNotFound": _REBUILD,
+    "hipErrorLaunchFailure": "This launch or an earlier one failed on the GPU, which this process cannot use any more: "
+    "start it again.",
+}
+_OTHER_REMEDY = "Start again with AMD_LOG_LEVEL=3, and the HIP runtime says why."
 
 
 class HipDevice:
@@ -47,9 +58,12 @@ class HipDevice:
         self.workgroups = properties.multi_processor_count
         entry = f"{kernel}_step"
         self._arguments = _argument_type(artifact, entry, self.layout["LaunchArgs"].size)
+        self._launching = f"launch {entry} with {self.workgroups} workgroups on {self.torch_device}"
         self._hip = _bindings()
-        self._module = self._call(self._hip.hipModuleLoadData, artifact.binary.read_bytes())
-        self._function = self._call(self._hip.hipModuleGetFunction, self._module, entry.encode())
+        loading = f"load {artifact.binary} on {self.torch_device}"
+        self._module = self._call(loading, self._hip.hipModuleLoadData, artifact.binary.read_bytes())
+        finding = f"find {entry} in {artifact.binary}"
+        self._function = self._call(finding, self._hip.hipModuleGetFunction, self._module, entry.encode())
 
     def host_visible(self, nbytes: int) -> torch.Tensor:
         return torch.zeros(nbytes, dtype=torch.uint8, pin_memory=True)
@@ -58,15 +72,19 @@ class HipDevice:
         return torch.cuda.is_current_stream_capturing()
 
     def launch(self, args: bytes) -> None:
+        if len(args) != (size := ctypes.sizeof(self._arguments)):
+            raise LaunchError(f"Cannot {self._launching}: it takes {size} bytes of arguments, not {len(args)}.")
         grid, block, lds = (self.workgroups, 1, 1), (WORKGROUP_THREADS, 1, 1), 0
         stream = torch.cuda.current_stream(self.torch_device).cuda_stream
         extra = (self._arguments.from_buffer_copy(args),)
-        self._call(self._hip.hipModuleLaunchKernel, self._function, *grid, *block, lds, stream, None, extra)
+        launch = self._hip.hipModuleLaunchKernel
+        self._call(self._launching, launch, self._function, *grid, *block, lds, stream, None, extra)
 
-    def _call(self, function: Any, *args: Any) -> Any:
+    def _call(self, purpose: str, function: Any, *args: Any) -> Any:
         status, *results = function(*args)
         if status != self._hip.hipError_t.hipSuccess:
-            raise LaunchError(f"{function.__name__} failed: {status!r}")
+            remedy = _REMEDIES.get(status.name, _OTHER_REMEDY)
+            raise LaunchError(f"Cannot {purpose}: {function.__name__} returned {status.name}. {remedy}")
         return results[0] if results else None
 
 
@@ -87,19 +105,26 @@ def _argument_type(artifact: Artifact, entry: str, size: int) -> type[ctypes.Str
 
 
 def _bindings() -> Any:
-    """hip-python, after making sure that its first call will not load a second HIP runtime beside torch's.
+    """hip-python, on the HIP runtime that torch has loaded.
 
-    Two runtimes in one process do not share streams, modules or memory.
+    Two runtimes in one process do not share streams, modules or memory. Where hip-python finds its own (ROCm's Python
+    packages, ROCM_PATH, the loader's path) is its own affair, so it loads it here and then they are counted.
     """
     try:
-        from hip import hip  # type: ignore[attr-defined, unused-ignore]
+        # not `from hip import hip`: in a checkout of this project, `hip` is the folder of the kernels.
+        from rocm.bindings import hip
     except ImportError as error:
-        raise LaunchError("The HIP bindings are missing: install sgl-amd-mono[gpu] (hip-python).") from error
-    mapped = _mapped_runtimes()
-    if mapped and not _resolves_to_loaded_runtime():
+        raise LaunchError("The HIP bindings are missing: install sgl-amd-mono[gpu] (hip-python 10).") from error
+    try:
+        hip.hipRuntimeGetVersion()
+    except RuntimeError as error:
         raise LaunchError(
-            f"torch has loaded {mapped[0]}, but the name {_RUNTIME} leads hip-python to another copy. "
-            f"Put {mapped[0].parent} first in LD_LIBRARY_PATH and start again."
+            f"hip-python cannot load the HIP runtime: {error}. Set ROCM_PATH to the ROCm installation that torch uses."
+        ) from error
+    if len(runtimes := _mapped_runtimes()) > 1:
+        raise LaunchError(
+            f"torch and hip-python have loaded two HIP runtimes: {', '.join(map(str, runtimes))}. Set ROCM_PATH to the "
+            f"folder whose lib/{_RUNTIME} is torch's and start again."
         )
     return hip
 
@@ -107,11 +132,3 @@ def _bindings() -> Any:
 def _mapped_runtimes(maps: Path = Path("/proc/self/maps")) -> list[Path]:
     files = {Path(line.split(maxsplit=5)[5]) for line in maps.read_text().splitlines() if _RUNTIME in line}
     return sorted(files)
-
-
-def _resolves_to_loaded_runtime() -> bool:
-    try:
-        ctypes.CDLL(_RUNTIME, mode=os.RTLD_NOLOAD)
-    except OSError:
-        return False
-    return True

@@ -33,10 +33,10 @@ _AMPLITUDE = 4.0
 # noise of an embedding beside its place's code, of which every channel is 1 or -1
 _TOKEN_NOISE = 0.3
 # what the layers of noise add to a channel of the hidden state
-_LAYER_NOISE = 0.3
-_REMEMBERED = 6.0
-_PLACE_LOGIT = 10.0
-_DIGIT_LOGIT = 6.0
+_LAYER_NOISE = 0.15
+_REMEMBERED = 8.0
+_PLACE_LOGIT = 14.0
+_DIGIT_LOGIT = 10.0
 _HEAD_NOISE = 0.02
 # of parameters by the end of their name, where it is not what keeps a linear's output at its input's size
 _DEVIATIONS = {

@@ -27,12 +27,12 @@ def prepare() -> None:
     os.environ.update(_VARIABLES)
     import_stubs.install()
     # triton reads TRITON_INTERPRET when a kernel is declared: nothing of it may be imported above
-    from tests.sglang_cpu import fast_kernels, interpreter, interpreter_bf16, interpreter_libdevice
+    from tests.sglang_cpu import interpreter, interpreter_bf16, interpreter_libdevice, interpreter_programs
 
     interpreter.install()
     interpreter_bf16.install()
     interpreter_libdevice.install()
-    fast_kernels.install()
+    interpreter_programs.install()
     _stand_in_for_devices()
     _prepare_models()
 

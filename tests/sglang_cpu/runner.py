@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from tests.sglang_cpu import environment
+from tests.sglang_cpu.server_args import cpu_server_args
 
 
 @dataclass(frozen=True)
@@ -168,23 +169,3 @@ class Runner:
         for sender in (channels.send_to_tokenizer, channels.send_to_detokenizer):
             sender.socket.close(linger=0)
             sender.socket = None
-
-
-def cpu_server_args() -> dict[str, Any]:
-    """Fields of ServerArgs that GLM-5.3-Flash needs on a CPU, and small pools."""
-    return {
-        "device": "cpu",
-        "attention_backend": "triton",
-        "disable_cuda_graph": True,
-        "disable_overlap_schedule": True,
-        # the default keeps states for reuse in a way that asserts a GPU
-        "disable_radix_cache": True,
-        # it would read a preprocessor's configuration
-        "enable_multimodal": False,
-        "skip_tokenizer_init": True,
-        "skip_server_warmup": True,
-        "max_running_requests": 8,
-        "max_total_tokens": 8192,
-        "mem_fraction_static": 0.5,
-        "watchdog_timeout": 600.0,
-    }
