@@ -110,10 +110,11 @@ def _condition(insn: Instruction) -> tuple[Condition, bool] | None:
     """What a 32-bit scalar comparison asks, and whether it asks for that or for its opposite."""
     _, _, comparison = insn.mnemonic.partition("s_cmp_")
     relation, _, kind = comparison.partition("_")
-    sides = [_side(operand, insn) for operand in insn.sources]
-    if kind not in ("i32", "u32") or len(sides) != 2 or sides[0] is None or sides[1] is None:
+    if kind not in ("i32", "u32"):
         return None
-    left, right = sides
+    left, right = (_side(operand, insn) for operand in insn.sources)
+    if left is None or right is None:
+        return None
     if relation in ("eq", "lg"):
         return ("eq", left, right), relation == "eq"
     if relation in ("gt", "le"):
