@@ -101,6 +101,7 @@ MUTANTS = {
 
 
 WORKGROUPS, VALUE = 5, 1000
+EXECUTOR = Path(__file__).parents[1] / "hip" / "kernels" / "executor.hip"
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +170,14 @@ def test_exchanges_of_workgroups_and_ranks_pass(order: Path) -> None:
     assert torch.equal(exchange.received, exchange.words.expand_as(given))
     executed = {entry.insn.address for entry in exchange.device.module.entries}
     assert executed <= {insn.address for insn in Flow(exchange.device.module, f"{KERNEL}_step").instructions}
+
+
+def test_a_wait_behind_an_early_return_passes(tmp_path: Path) -> None:
+    """Of the phases of tests/hip, two are wrong on a GPU: a ticket that is not acquired, a flag that does not wait for
+    the other waves. The waits are right, though the compiler puts what follows them on paths around them."""
+    sources = with_kernels(tmp_path, EXECUTOR)
+    found = findings(load(build(EXECUTOR.stem, "gfx950", sources=sources).binary.read_bytes()))
+    assert {finding.rule for finding in found} == {lint.CHAIN_ACQUIRES, lint.OTHER_WAVES_END}
 
 
 @pytest.mark.parametrize(("file", "old", "new", "rules"), MUTANTS.values(), ids=MUTANTS)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from . import flags
 from .control import branch_target
 from .decode import Instruction
-from .flags import Flags
+from .flags import Flags, Key
 from .machine import Module
 
 State = TypeVar("State")
@@ -53,7 +53,7 @@ class Flow:
             insn = at[address]
             self.instructions.append(insn)
             self.following.append([])
-            for target, after in _taken(insn, flags.after(insn, known), targets[address]):
+            for target, after in _taken(insn, known, targets[address]):
                 place = (target, Flags(flag for flag in after if flag[0] in live[target]))
                 if place not in nodes:
                     nodes[place] = len(places)
@@ -142,12 +142,12 @@ def _targets(insn: Instruction) -> list[int]:
 
 def _taken(insn: Instruction, known: Flags, targets: list[int]) -> list[tuple[int, Flags]]:
     if len(targets) < 2:
-        return [(target, known) for target in targets]
+        return [(target, after) for target in targets for after in flags.after(insn, known)]
     return [(targets[0] if jumps else targets[1], after) for jumps, after in flags.branches(insn, known)]
 
 
-def _live_flags(at: dict[int, Instruction], targets: dict[int, list[int]]) -> dict[int, set[int]]:
-    """Registers whose flags some path from an address reads before it changes them."""
+def _live_flags(at: dict[int, Instruction], targets: dict[int, list[int]]) -> dict[int, set[Key]]:
+    """What some path from an address reads before it changes."""
     read = {address: flags.read(insn) for address, insn in at.items()}
     written = {address: flags.written(insn) for address, insn in at.items()}
     before: dict[int, list[int]] = {address: [] for address in at}
@@ -156,12 +156,12 @@ def _live_flags(at: dict[int, Instruction], targets: dict[int, list[int]]) -> di
             # code that nothing reaches may run past the kernel's end
             if target in before:
                 before[target].append(address)
-    live: dict[int, set[int]] = {address: set() for address in at}
+    live: dict[int, set[Key]] = {address: set() for address in at}
     pending = list(at)
     while pending:
         address = pending.pop()
-        out = set[int]().union(*(live.get(target, set()) for target in targets[address]))
-        found = out - written[address] | read[address]
+        out = set[Key]().union(*(live.get(target, set()) for target in targets[address]))
+        found = {key for key in out if not flags.changes(written[address], key)} | read[address]
         if found != live[address]:
             live[address] = found
             pending += before[address]
