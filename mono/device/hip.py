@@ -23,8 +23,7 @@ _REMEDIES = {
     "hipErrorInvalidImage": _REBUILD,
     "hipErrorNoBinaryForGpu": _REBUILD,
     "hipErrorNotFound": _REBUILD,
-    "hipErrorLaunchFailure": "This launch or an earlier one failed on the GPU, which this process cannot use any more: "
-    "start it again.",
+    "hipErrorLaunchFailure": "This launch or an earlier one failed on the GPU: end this process and start again.",
 }
 _OTHER_REMEDY = "Start again with AMD_LOG_LEVEL=3, and the HIP runtime says why."
 

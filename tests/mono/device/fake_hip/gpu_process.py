@@ -28,8 +28,8 @@ from sgl_amd_mono.device.host import HostDevice
 from sgl_amd_mono.errors import MonoError
 from sgl_amd_mono.models.glm53_flash.program import KERNEL
 from sgl_amd_mono.program import Slicing
-from tests.mono.device.fake_hip.runtime import FakeHip
 from tests.models.glm53_flash.kda_case import HalfLayer, random_cache, random_weights, random_x
+from tests.mono.device.fake_hip.runtime import FakeHip
 
 HIDDEN, HEADS, SLOTS = 128, 8, 5
 WORKGROUPS = 6

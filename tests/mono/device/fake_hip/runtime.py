@@ -66,9 +66,7 @@ class FakeHip:
     ) -> None:
         """Expect these from now on; forget what was before."""
         size = ctypes.c_uint32 * 3
-        self._script = _Script(
-            module, len(module), os.fsencode(library), size(*grid), size(*block), lds_bytes, stream
-        )
+        self._script = _Script(module, len(module), os.fsencode(library), size(*grid), size(*block), lds_bytes, stream)
         self._library.fake_hip_begin(self._script)
 
     def fail(self, function: str, error: int) -> None:
