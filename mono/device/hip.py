@@ -23,8 +23,7 @@ _REMEDIES = {
     "hipErrorInvalidImage": _REBUILD,
     "hipErrorNoBinaryForGpu": _REBUILD,
     "hipErrorNotFound": _REBUILD,
-    "hipErrorLaunchFailure": "This launch or an earlier one failed on the GPU, which this process cannot use any more: "
-    "start it again.",
+    "hipErrorLaunchFailure": "This launch or an earlier one failed on the GPU: end this process and start again.",
 }
 # several turns of what watches for records
 _FAULT_GRACE_S = 0.25
