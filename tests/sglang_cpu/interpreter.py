@@ -1,13 +1,11 @@
-"""Triton's interpreter on SGLang's kernels: no tuning, aliased builtins, and no search for builtins at every call."""
+"""Triton's interpreter on SGLang's kernels: nothing is tuned, and a builtin works under another name."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from typing import Any
 
-import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 
