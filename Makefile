@@ -1,15 +1,19 @@
-# Every target runs in .venv, which the first one makes; nothing is installed outside it.
+# Every target runs in .venv, or .venv-sglang, which the first one makes; nothing is installed outside them.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+SGLANG_VENV := .venv-sglang
+SGLANG_BIN := $(SGLANG_VENV)/bin
+SGLANG_READY := $(SGLANG_VENV)/ready
+SGLANG := sglang==0.5.23
 CHECKPOINT := demo/glm53_flash
 CPP := $(shell find hip tests -name '*.h' -o -name '*.hip' -o -name '*.cpp')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format typecheck build lock clean
+.PHONY: help setup demo test upstream lint format typecheck build lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -31,6 +35,17 @@ $(CHECKPOINT)/config.json: | $(READY)
 test: $(READY) ## Run the tests that need no GPU
 	$(BIN)/pytest
 
+upstream: $(SGLANG_READY) ## Run the tests that run SGLang itself, on this CPU
+	$(SGLANG_BIN)/pytest tests/upstream
+
+# SGLang's own requirements bring a CUDA build of torch and some 70 CUDA packages: pip is to install what is listed alone.
+$(SGLANG_READY): pyproject.toml setup.py tests/sglang_cpu/requirements.txt
+	$(PYTHON) -m venv $(SGLANG_VENV)
+	@echo "installing $(SGLANG) and torch for it (2.5 GB) ..."
+	$(SGLANG_BIN)/pip install --quiet --no-deps --requirement tests/sglang_cpu/requirements.txt $(SGLANG)
+	$(SGLANG_BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
 lint: $(READY) ## Check style: Python by ruff, kernels by clang-format
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -50,6 +65,6 @@ build: $(READY) ## Compile the kernels for gfx950 and the host, and check what t
 lock: $(READY) ## Rewrite constraints.txt from what .venv holds now
 	$(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//' > constraints.txt
 
-clean: ## Remove what the targets made, but .venv
+clean: ## Remove what the targets made, but the environments
 	rm -rf build dist demo *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+	find . -path './.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +

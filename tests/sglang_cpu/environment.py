@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import types
 
@@ -22,8 +23,12 @@ _VARIABLES = {
 _GFX950_UNITS = 256
 
 
+@functools.cache
 def prepare() -> None:
-    """Make this process able to run SGLang without a GPU. Call before anything imports sglang or triton."""
+    """Make this process able to run SGLang without a GPU. Call before anything imports sglang or triton.
+
+    A second call does nothing.
+    """
     os.environ.update(_VARIABLES)
     import_stubs.install()
     # triton reads TRITON_INTERPRET when a kernel is declared: nothing of it may be imported above
@@ -37,6 +42,7 @@ def prepare() -> None:
     _prepare_models()
 
 
+@functools.cache
 def pretend_gfx950() -> None:
     """Make SGLang's monokernel binding find a gfx950 with all its compute units; everything else still finds no GPU.
 
@@ -78,7 +84,7 @@ def _prepare_models() -> None:
     after_import("sglang.srt.models.deepseek_v2", _use_rocm_silu_clamp)
     after_import(
         "sglang.srt.layers.attention.dsa.dsa_indexer_kpool",
-        # asks for the attention backend's indexer metadata first, and returns None where there is none: dense attention
+        # returns None where the attention backend has no metadata for the indexer: attention is then dense
         lambda module: _set(module.IndexerKPool, forward_native=module.IndexerKPool.forward_cuda),
     )
 

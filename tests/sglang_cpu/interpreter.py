@@ -1,4 +1,4 @@
-"""Triton's interpreter on SGLang's kernels: no tuning, aliased builtins, and no search for builtins at every call."""
+"""Triton's interpreter on SGLang's kernels: nothing is tuned, and a builtin works under another name."""
 
 from __future__ import annotations
 

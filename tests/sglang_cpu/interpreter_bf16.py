@@ -34,8 +34,8 @@ def install() -> None:
     """Patch the interpreter of this process."""
     interpreter._get_np_dtype = _np_dtype
     builder = InterpreterBuilder
-    builder.create_masked_load = _masked_load
-    builder.create_masked_store = _masked_store
+    builder.create_masked_load = masked_load
+    builder.create_masked_store = masked_store
     builder.cast_impl = _cast
     builder.create_fp_to_fp = _convert
     builder.create_dot = _dot
@@ -45,12 +45,10 @@ def install() -> None:
 
 def _np_dtype(dtype: tl.dtype) -> np.dtype[Any]:
     element = dtype.element_ty if isinstance(dtype, tl.block_type) else dtype
-    # a pointer is an address, of whatever type; and it has no hash
-    return (
-        _stock_np_dtype(dtype)
-        if isinstance(element, tl.pointer_type)
-        else _NARROW.get(element) or _stock_np_dtype(dtype)
-    )
+    # a pointer is an address, whatever it points to; and it has no hash
+    if isinstance(element, tl.pointer_type) or element not in _NARROW:
+        return _stock_np_dtype(dtype)
+    return _NARROW[element]
 
 
 def _bits(values: Array) -> Array:
@@ -61,7 +59,8 @@ def _wide(values: Array) -> Array:
     return values.astype(np.float32) if values.dtype in _BITS else values
 
 
-def _masked_load(self: Any, pointers: TensorHandle, mask: TensorHandle, other: TensorHandle | None, *_: Any) -> Any:
+def masked_load(self: Any, pointers: TensorHandle, mask: TensorHandle, other: TensorHandle | None, *_: Any) -> Any:
+    """InterpreterBuilder.create_masked_load."""
     element = pointers.get_element_ty()
     dtype = _np_dtype(element)
     otherwise = np.zeros_like(pointers.data, dtype=dtype) if other is None else other.data
@@ -69,7 +68,8 @@ def _masked_load(self: Any, pointers: TensorHandle, mask: TensorHandle, other: T
     return TensorHandle(bits.view(dtype), element)
 
 
-def _masked_store(self: Any, pointers: TensorHandle, value: TensorHandle, mask: TensorHandle, *_: Any) -> Any:
+def masked_store(self: Any, pointers: TensorHandle, value: TensorHandle, mask: TensorHandle, *_: Any) -> Any:
+    """InterpreterBuilder.create_masked_store."""
     return memory.store(pointers.data, _bits(value.data), mask.data)
 
 

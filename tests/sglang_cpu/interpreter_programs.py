@@ -17,6 +17,8 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, ReduceOps, ScanOps, TensorHandle
 
+from tests.sglang_cpu.interpreter_bf16 import masked_load, masked_store
+
 Array = npt.NDArray[Any]
 
 _MOST_PROGRAMS = 512
@@ -43,7 +45,7 @@ class _Undo:
         self._log: list[tuple[Any, TensorHandle, TensorHandle, TensorHandle]] = []
 
     def record(self, builder: Any, pointers: TensorHandle, mask: TensorHandle) -> None:
-        self._log.append((builder, pointers, builder.create_masked_load(pointers, mask, None, None, None, None), mask))
+        self._log.append((builder, pointers, masked_load(builder, pointers, mask, None), mask))
 
     def forget(self) -> None:
         self._log.clear()
@@ -51,25 +53,21 @@ class _Undo:
     def undo(self) -> None:
         while self._log:
             builder, *stored = self._log.pop()
-            _stock_store(builder, *stored, None, None)
+            masked_store(builder, *stored)
 
 
 _undo = _Undo()
-_stock_load = InterpreterBuilder.create_masked_load
-_stock_store = InterpreterBuilder.create_masked_store
 
 
 def install() -> None:
     """Patch the interpreter of this process."""
-    global _stock_load, _stock_store
     builder = InterpreterBuilder
-    _stock_load, _stock_store = builder.create_masked_load, builder.create_masked_store
     GridExecutor.__call__ = _launch
     interpreter._patch_lang_tensor = _patch_tensor
     builder.create_get_program_id = lambda self, axis: TensorHandle(self.party[axis], tl.int32)
     builder.create_masked_load = _load
     builder.create_masked_store = _store
-    builder.create_atomic_rmw = _atomic(builder.create_atomic_rmw, operands=1)
+    builder.create_atomic_rmw = _atomic(builder.create_atomic_rmw)
     builder.create_make_range = lambda self, _, start, stop: _handle(
         np.arange(start, stop, dtype=np.int32)[None], tl.int32
     )
@@ -159,27 +157,27 @@ def _handle(data: Array, dtype: tl.dtype) -> TensorHandle:
     return TensorHandle(data, dtype.scalar)
 
 
-def _load(self: Any, pointers: TensorHandle, mask: TensorHandle, other: TensorHandle | None, *options: Any) -> Any:
-    otherwise = () if other is None else (other,)
-    pointers, mask, *otherwise = _same_shape(pointers, mask, *otherwise)
-    return _stock_load(self, pointers, mask, *(otherwise or (None,)), *options)
+def _load(self: Any, pointers: TensorHandle, mask: TensorHandle, other: TensorHandle | None, *_: Any) -> Any:
+    if other is None:
+        return masked_load(self, *_same_shape(pointers, mask), None)
+    return masked_load(self, *_same_shape(pointers, mask, other))
 
 
-def _store(self: Any, pointers: TensorHandle, value: TensorHandle, mask: TensorHandle, *options: Any) -> None:
+def _store(self: Any, pointers: TensorHandle, value: TensorHandle, mask: TensorHandle, *_: Any) -> None:
     pointers, value, mask = _same_shape(pointers, value, mask)
     _undo.record(self, pointers, mask)
-    _stock_store(self, pointers, value, mask, *options)
+    masked_store(self, pointers, value, mask)
 
 
-def _atomic(stock: Any, operands: int) -> Any:
+def _atomic(stock: Any) -> Any:
     def atomic(
-        self: Any, operation: Any, pointers: TensorHandle, value: TensorHandle, mask: TensorHandle, *o: Any
+        self: Any, operation: Any, pointers: TensorHandle, value: TensorHandle, mask: TensorHandle, *rest: Any
     ) -> Any:
         # every program does it once, also where all of them do the same
         programs = _handle(np.zeros((self.party.shape[1], *(1,) * (pointers.data.ndim - 1)), bool), tl.int1)
         pointers, value, mask, _ = _same_shape(pointers, value, mask, programs)
         _undo.record(self, pointers, mask)
-        return stock(self, operation, pointers, value, mask, *o)
+        return stock(self, operation, pointers, value, mask, *rest)
 
     return atomic
 
@@ -218,9 +216,7 @@ def _apply(self: Any, inputs: Any) -> Any:
         return _apply(self, (inputs,))[0]
     if self.axis is None:
         if self.keep_dims:
-            raise NotImplementedError(
-                "a reduction of a whole block that keeps its rank: no kernel was known to do that"
-            )
+            raise NotImplementedError("reduce a whole block and keep its rank: no kernel did that so far")
         inputs = tuple(self.to_tensor(x.handle.data.reshape(len(x.handle.data), -1), x.dtype) for x in inputs)
         self.axis = 0
     self.axis = self.axis % len(inputs[0].shape) + 1

@@ -28,9 +28,7 @@ class Language:
 
     def __post_init__(self) -> None:
         if self.places < 2:
-            raise ValueError(
-                f"{self.keys} keys leave {self.places} places in {self.vocabulary} tokens: take fewer KDA layers"
-            )
+            raise ValueError(f"{self.keys} keys need over {2 * self.keys} tokens: take fewer KDA layers")
 
     @property
     def keys(self) -> int:
