@@ -364,7 +364,7 @@ _SETTINGS = fill(
 
 _DOCTOR = fill(
     *on(
-        "sglang.srt.arg_groups.overrides",
+        "sglang.srt.arg_groups.model_override_base",
         function("model_config_of", call=Call(1)),
         function("resolving_view", call=Call(1)),
     ),

@@ -103,7 +103,7 @@ def disable_reasons(arguments: Sequence[str], served_isa: str) -> tuple[str, ...
         When SGLang does not know an argument.
     """
     from sglang.kernels.plugin_kernels.amd.spec import FLAG
-    from sglang.srt.arg_groups.overrides import model_config_of, resolving_view
+    from sglang.srt.arg_groups.model_override_base import model_config_of, resolving_view
     from sglang.srt.kernel_plugins.amd.binding import device_isa, monokernel_disable_reasons
     from sglang.srt.plugins import load_plugins
 
@@ -118,7 +118,7 @@ def disable_reasons(arguments: Sequence[str], served_isa: str) -> tuple[str, ...
     if stopped:
         reasons.insert(
             0,
-            f"SGLang refuses the arguments: {stopped}. What else refuses them is judged on what it had resolved so far",
+            f"SGLang refuses the arguments: {stopped}; what else refuses them is judged on what it had resolved so far",
         )
     return tuple(reasons)
 
@@ -131,7 +131,7 @@ def _resolution_error(args: ServerArgs, flag: str) -> str:
         raise
     # a check of SGLang's may be a ValueError, an assertion or anything else
     except Exception as error:
-        return "" if str(error).startswith(flag) else f"{type(error).__name__}: {error}"
+        return "" if str(error).startswith(flag) else f"{type(error).__name__}: {error}".rstrip(".")
     return ""
 
 
