@@ -2,8 +2,8 @@
 
 A launch returns at once, and so does every module of the model: what is left is how the step finds its backend, follows
 the state pools, takes its rows over, and hands each KDA layer's input and launch on. The same model without the kernels
-is timed beside it, and the difference counts. SGLang's two getters that a step calls, of the active attention backend and
-of the capture mode, are stand-ins, as are the backend and its pools; the code that reads them is the product's.
+is timed beside it, and the difference counts. What a step asks of SGLang is a stand-in: the getters of the active
+attention backend and of the capture mode, the backend, its pools; the code that reads them is the product's.
 
 Times are the best of several runs on this machine's CPU; its torch runs a copy where a GPU's enqueues one.
 """
@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -134,17 +135,26 @@ def routed(model: IdleModel) -> Monokernel:
     return Monokernel(model, modules, device, ranks=TensorParallel(0, 1, None), deadline_s=1.0)
 
 
-def best_us(runs: dict[str, Callable[[], object]], steps: int, repeats: int) -> Iterator[tuple[str, float]]:
-    """Microseconds a call, of the fastest of `repeats` rounds of `steps` calls; the runs take turns."""
-    best = dict.fromkeys(runs, float("inf"))
-    for _ in range(repeats):
-        for name, run in runs.items():
-            run()
-            start = time.perf_counter()
-            for _ in range(steps):
-                run()
-            best[name] = min(best[name], (time.perf_counter() - start) / steps)
-    return ((name, 1e6 * seconds) for name, seconds in best.items())
+def step_us(rows: int, steps: int, repeats: int) -> list[float]:
+    """Microseconds of a step without the kernels and with them: of the fastest rounds of each, which take turns."""
+    stand_in_for_getters(HybridLinearAttnBackend(rows))
+    token = torch.zeros(rows, dtype=torch.int64)
+    batch = SimpleNamespace(mamba_track_mask=None)
+    runs = [partial(IdleModel(), token, token, batch), partial(routed(IdleModel()).forward, None, token, token, batch)]
+    best = [float("inf")] * len(runs)
+    with torch.inference_mode():
+        for _ in range(repeats):
+            best = [min(known, round_us(run, steps)) for known, run in zip(best, runs, strict=True)]
+    return best
+
+
+def round_us(run: Callable[[], object], steps: int) -> float:
+    """Microseconds of one of `steps` calls, after one that is not counted."""
+    run()
+    start = time.perf_counter()
+    for _ in range(steps):
+        run()
+    return 1e6 * (time.perf_counter() - start) / steps
 
 
 def main() -> None:
@@ -161,20 +171,9 @@ def main() -> None:
     for column in ("without the kernels", "routed", "added", "goal"):
         table.add_column(column, justify="right")
     for rows in ROWS:
-        stand_in_for_getters(HybridLinearAttnBackend(rows))
-        plain, monokernel = IdleModel(), routed(IdleModel())
-        batch = SimpleNamespace(mamba_track_mask=None)
-        arguments = (torch.zeros(rows, dtype=torch.int64), torch.zeros(rows, dtype=torch.int64), batch)
-        with torch.inference_mode():
-            times = dict(
-                best_us(
-                    {"plain": lambda: plain(*arguments), "routed": lambda: monokernel.forward(None, *arguments)},
-                    options.steps,
-                    options.repeats,
-                )
-            )
-        added = times["routed"] - times["plain"]
-        table.add_row(str(rows), f"{times['plain']:.1f}", f"{times['routed']:.1f}", f"{added:.1f}", f"< {GOAL_US:.0f}")
+        plain, with_kernels = step_us(rows, options.steps, options.repeats)
+        added = with_kernels - plain
+        table.add_row(str(rows), f"{plain:.1f}", f"{with_kernels:.1f}", f"{added:.1f}", f"< {GOAL_US:.0f}")
     Console().print(table)
 
 

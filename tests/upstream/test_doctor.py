@@ -40,8 +40,9 @@ from typer.testing import CliRunner
 
 def launcher(arguments):
     from sglang.srt.server_args import prepare_server_args
+    flags = ["--model-path", folder, "--enable-amd-monokernel", "--device", "cuda"]
     try:
-        prepare_server_args(["--model-path", folder, "--enable-amd-monokernel", "--device", "cuda", *arguments]).resolve_once()
+        prepare_server_args([*flags, *arguments]).resolve_once()
     except Exception as error:
         return str(error)
     return ""
