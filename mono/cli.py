@@ -13,6 +13,7 @@ from sgl_amd_mono import __version__, env
 from sgl_amd_mono.commands.build import build
 from sgl_amd_mono.commands.contract import contract
 from sgl_amd_mono.commands.decode import decode
+from sgl_amd_mono.commands.doctor import doctor
 from sgl_amd_mono.commands.make_checkpoint import make_checkpoint
 from sgl_amd_mono.errors import MonoError
 
@@ -34,6 +35,7 @@ app.command()(build)
 app.command()(make_checkpoint)
 app.command()(decode)
 app.command()(contract)
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -10,7 +10,7 @@ from sgl_amd_mono.build.cache import folder
 from sgl_amd_mono.check.rows import Contract
 from sgl_amd_mono.check.startup import refusal_reasons
 from sgl_amd_mono.check.store import Store
-from sgl_amd_mono.check.tree import PACKAGE, open_tree
+from sgl_amd_mono.check.tree import PACKAGE, Tree, open_tree
 from sgl_amd_mono.env import CHECK
 
 SERVED_PARTS = frozenset({"start-up", "weights", "decode", "hidden states", "prefix cache"})
@@ -28,12 +28,19 @@ def contract_refusals(contract: Contract) -> list[str]:
 
     The tree is the one that Python imports, whatever is installed beside it.
     """
+    tree = imported_tree()
+    if tree is None:
+        return [f"{PACKAGE} is not importable in this process, so the contract cannot be checked"]
+    return refusal_reasons(contract, tree, store(), served_parts())
+
+
+def imported_tree() -> Tree | None:
+    """The SGLang that Python imports here, found without importing it."""
     spec = importlib.util.find_spec(PACKAGE)
     locations = list(spec.submodule_search_locations or ()) if spec else []
-    if not locations:
-        return [f"{PACKAGE} is not importable in this process, so the contract cannot be checked"]
-    return refusal_reasons(contract, open_tree(Path(locations[0])), store(), _parts())
+    return open_tree(Path(locations[0])) if locations else None
 
 
-def _parts() -> Collection[str]:
+def served_parts() -> Collection[str]:
+    """The parts of the product that a server of this environment uses."""
     return SERVED_PARTS | {CHECKED_PART} if CHECK.get() else SERVED_PARTS

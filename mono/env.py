@@ -40,5 +40,9 @@ FAULT_INJECT = Variable(
     "MONO_FAULT_INJECT",
     "Tests only: a fault to put into routed steps, `corrupt:REGION@LAYER`, `stall@LAYER` or `skip@LAYER`. Unset: none.",
 )
+SGLANG_PLUGINS = Variable(
+    "SGLANG_PLUGINS",
+    "Names of the plugins that SGLang loads, with commas between; this one is sgl-amd-mono. Unset: all.",
+)
 
-VARIABLES = (COMPILER, CACHE, ROCM_PATH, XDG_CACHE_HOME, CHECK, CHECK_REPORT, FAULT_INJECT)
+VARIABLES = (COMPILER, CACHE, ROCM_PATH, XDG_CACHE_HOME, CHECK, CHECK_REPORT, FAULT_INJECT, SGLANG_PLUGINS)

@@ -36,7 +36,7 @@ _PLUGIN_CONTRACT = fill(
         PLUGIN,
         constant("MONOKERNEL_API_VERSION", value=("1",)),
         constant("BACKEND", value=("'amd'",), reader=REGISTRATION),
-        constant("FLAG", value=("'--enable-amd-monokernel'",), watched=True),
+        constant("FLAG", value=("'--enable-amd-monokernel'",), reader=UPSTREAM),
         function("register", call=Call(keywords=("backend", "architecture", "path")), reader=REGISTRATION),
         function("spec_registered", call=Call(keywords=("backend", "architectures")), watched=True),
         function("find_spec", call=Call(keywords=("backend", "architectures", "isa")), watched=True),
@@ -169,7 +169,7 @@ _HOST = fill(
     *on(
         "sglang.srt.plugins",
         constant("GENERAL_PLUGINS_GROUP", value=("'sglang.srt.plugins'",), watched=True),
-        function("load_plugins", call=Call(), watched=True),
+        function("load_plugins", call=Call()),
     ),
     *on(
         "sglang.srt.model_executor.model_runner:ModelRunner",
@@ -184,13 +184,12 @@ _HOST = fill(
     ),
     *on(
         _BINDING,
-        function("device_isa", call=Call(), watched=True),
+        function("device_isa", call=Call()),
         function("deadline_s", call=Call(1), watched=True),
         function(
             "monokernel_disable_reasons",
             call=Call(keywords=("cfg", "model_config", "isa")),
             body={"0.5.23": "9f2b7a491e"},
-            watched=True,
         ),
         function(
             "monokernel_weights_iterator",
@@ -363,4 +362,23 @@ _SETTINGS = fill(
     needed_for="start-up",
 )
 
-HOST_ROWS = (*_PLUGIN_CONTRACT, *_HOST, *_SETTINGS)
+_DOCTOR = fill(
+    *on(
+        "sglang.srt.arg_groups.model_override_base",
+        function("model_config_of", call=Call(1)),
+        function("resolving_view", call=Call(1)),
+    ),
+    *on(
+        "sglang.srt.server_args",
+        function("prepare_server_args", call=Call(1), gives=("sglang.srt.server_args:ServerArgs",)),
+    ),
+    *on(
+        "sglang.srt.server_args:ServerArgs",
+        method("resolve_once", call=Call()),
+    ),
+    reader=UPSTREAM,
+    needed_for="doctor",
+    since="0.5.23",
+)
+
+HOST_ROWS = (*_PLUGIN_CONTRACT, *_HOST, *_SETTINGS, *_DOCTOR)

@@ -7,13 +7,15 @@ the functions: a launcher loads this module to read settings, and must not load 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import io
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from torch import Tensor
 
-from sgl_amd_mono.errors import BindError
+from sgl_amd_mono.errors import BindError, MonoError
 
 if TYPE_CHECKING:
     from sglang.srt.arg_groups.fields.disagg import Disagg
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from sglang.srt.layers.attention.hybrid_linear_attn_backend import HybridLinearAttnBackend
     from sglang.srt.mem_cache.memory_pool import MambaPool
     from sglang.srt.model_executor.forward_batch_info import ForwardBatch
+    from sglang.srt.server_args import ServerArgs
 
 # classes whose pools the kernels were checked with; subclasses keep their states elsewhere or number them otherwise
 _HYBRID_BACKENDS = frozenset({"HybridLinearAttnBackend"})
@@ -82,6 +85,72 @@ def _state_dtypes() -> tuple[str, str]:
 
     dtypes = mamba2_state_dtype()
     return str(dtypes.temporal).removeprefix("torch."), str(dtypes.conv).removeprefix("torch.")
+
+
+def disable_reasons(arguments: Sequence[str], served_isa: str) -> tuple[str, ...]:
+    """Let SGLang resolve the arguments of a server as its launcher does; every reason why it refuses the kernels.
+
+    Parameters
+    ----------
+    arguments : of `launch_server`, the model among them.
+    served_isa : what is asked about when the GPU itself is refused, so that no other reason stays hidden.
+
+    Raises
+    ------
+    ImportError
+        When SGLang, or something that it needs, is missing.
+    MonoError
+        When SGLang does not know an argument.
+    """
+    from sglang.kernels.plugin_kernels.amd.spec import FLAG
+    from sglang.srt.arg_groups.model_override_base import model_config_of, resolving_view
+    from sglang.srt.kernel_plugins.amd.binding import device_isa, monokernel_disable_reasons
+    from sglang.srt.plugins import load_plugins
+
+    load_plugins()
+    isa = device_isa()
+    args = _parsed_arguments(["--log-level", "error", *arguments, FLAG, *_device_arguments(arguments, isa)])
+    stopped = _resolution_error(args, FLAG)
+    cfg, model_config = resolving_view(args), model_config_of(args)
+    spec, reasons = monokernel_disable_reasons(cfg=cfg, model_config=model_config, isa=isa)
+    if spec is None and isa != served_isa:
+        reasons += monokernel_disable_reasons(cfg=cfg, model_config=model_config, isa=served_isa)[1]
+    if stopped:
+        reasons.insert(
+            0,
+            f"SGLang refuses the arguments: {stopped}; what else refuses them is judged on what it had resolved so far",
+        )
+    return tuple(reasons)
+
+
+def _resolution_error(args: ServerArgs, flag: str) -> str:
+    """What stops a server with these arguments, other than SGLang's own refusal of the flag."""
+    try:
+        args.resolve_once()
+    except ImportError:
+        raise
+    # a check of SGLang's may be a ValueError, an assertion or anything else
+    except Exception as error:
+        return "" if str(error).startswith(flag) else f"{type(error).__name__}: {error}".rstrip(".")
+    return ""
+
+
+def _device_arguments(arguments: Sequence[str], isa: str | None) -> list[str]:
+    """Without a GPU SGLang stops at the device, before it resolves anything else; on ROCm it would find this one."""
+    chosen = any(argument.partition("=")[0] == "--device" for argument in arguments)
+    return ["--device", "cuda"] if isa is None and not chosen else []
+
+
+def _parsed_arguments(arguments: Sequence[str]) -> ServerArgs:
+    from sglang.srt.server_args import prepare_server_args
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return prepare_server_args(list(arguments))
+    except SystemExit as error:
+        # the usage that stands before it is pages long
+        raise MonoError(f"SGLang does not take these arguments: {said.getvalue().splitlines()[-1]}") from error
 
 
 class TensorParallel(msgspec.Struct, frozen=True):

@@ -7,14 +7,17 @@ dtypes and options are therefore free here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from sgl_amd_mono.env import CHECK
 from sgl_amd_mono.errors import MonoError
 from sgl_amd_mono.models.glm53_flash.bind import KdaShape
+from sgl_amd_mono.models.glm53_flash.config import Config
 from sgl_amd_mono.models.glm53_flash.kda_refusals import CONV_TAPS, DEPTH_GRANULE, HEAD_DIM, HEAD_GRANULE
 from sgl_amd_mono.step_check import check_policy
 from sgl_amd_mono.upstream import ServerSettings
 
+ARCH = "gfx950"
 WIDTHS = (1, 2, 4, 8)
 """Rows of the steps that are routed."""
 TP_SIZES = (1, 2, 4, 8)
@@ -24,6 +27,24 @@ RESIDENT_WORKGROUPS = 256
 _TEMPORAL_DTYPE = "float32"
 _CONV_DTYPE = "bfloat16"
 _LINEAR_BACKEND = "triton"
+
+
+def served_by(directory: Path) -> list[tuple[str, str]]:
+    """What computes the attention half and the feed-forward half of each layer of a checkpoint in a routed step.
+
+    Raises
+    ------
+    CheckpointError
+        When its configuration is not one that this package computes with.
+    """
+    config = Config.load(directory)
+    return [
+        (
+            "KDA, fused" if config.is_kda(layer) else "sparse MLA, the model's module",
+            "MoE, the model's module" if config.is_sparse(layer) else "dense, the model's module",
+        )
+        for layer in range(config.num_hidden_layers)
+    ]
 
 
 def setting_refusals(settings: ServerSettings) -> list[str]:

@@ -15,6 +15,7 @@ from sglang.kernels.plugin_kernels.amd.spec import (
 
 from sgl_amd_mono.models.glm53_flash.numerics import STANDARD_BOUNDS
 from sgl_amd_mono.models.glm53_flash.served import (
+    ARCH,
     RESIDENT_WORKGROUPS,
     TP_SIZES,
     WIDTHS,
@@ -60,7 +61,7 @@ def build(model: Glm5NextForConditionalGeneration, hf_config: Any, ctx: BuildCon
 
 SPEC = MonoSpec(
     name="glm53_flash",
-    devices={"gfx950": DeviceLimits(widths=WIDTHS, tp_sizes=TP_SIZES, resident_blocks=RESIDENT_WORKGROUPS)},
+    devices={ARCH: DeviceLimits(widths=WIDTHS, tp_sizes=TP_SIZES, resident_blocks=RESIDENT_WORKGROUPS)},
     features=frozenset(),
     requires=Requirements(dtypes=frozenset({"bfloat16"})),
     numerics=Numerics(kind=NumericsKind.TOLERANCE, bounds=STANDARD_BOUNDS),

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sgl_amd_mono.errors import MonoError
+from sgl_amd_mono.served_table import served_table
 
 if TYPE_CHECKING:
     from sgl_amd_mono.device.base import Device
@@ -158,7 +159,7 @@ def _show(
     decoded: Decoded,
     served: list[tuple[str, str]],
 ) -> None:
-    console.print(_served_table(served))
+    console.print(served_table(served, "What served each layer"))
     text = _texts(directory, decoded.tokens)
     for row, (prompt, tokens) in enumerate(zip(batch, decoded.tokens, strict=True)):
         console.print(f"row {row}: {len(prompt)} prompt tokens, {len(tokens)} generated", style="bold", markup=False)
@@ -177,16 +178,6 @@ def _texts(directory: Path, tokens: list[list[int]]) -> list[str] | None:
         return None
     tokenizer = load_tokenizer(directory)
     return [tokenizer.decode(row, skip_special_tokens=False) for row in tokens]
-
-
-def _served_table(served: list[tuple[str, str]]) -> Table:
-    table = Table("layers", "attention half", "feed-forward half", title="What served each layer", title_justify="left")
-    numbered = enumerate(served)
-    for halves, group in itertools.groupby(numbered, key=lambda layer: layer[1]):
-        numbers = [number for number, _ in group]
-        span = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
-        table.add_row(span, *halves)
-    return table
 
 
 def _check_table(check: CheckedKda) -> Table:

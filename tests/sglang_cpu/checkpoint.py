@@ -85,7 +85,7 @@ def write_checkpoint(directory: Path | str, stack: Stack | None = None, *, seed:
     stack = stack or Stack()
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    document = _config_document(stack)
+    document = config_document(stack)
     config_file = directory / "config.json"
     config_file.write_text(json.dumps(document, indent=2))
     config = transformers.AutoConfig.from_pretrained(directory)
@@ -192,7 +192,7 @@ def _teach_head(head: Tensor, language: Language, codes: Tensor, first_code: int
                 row[_remembered(language, digit).start + value] += _DIGIT_LOGIT / _REMEMBERED
 
 
-def _config_document(stack: Stack) -> dict[str, Any]:
+def config_document(stack: Stack) -> dict[str, Any]:
     """config.json that both transformers' and SGLang's classes read."""
     text = {
         "model_type": "glm5_next_text",
