@@ -13,10 +13,10 @@ CPP := $(shell find hip tests -name '*.h' -o -name '*.hip' -o -name '*.cpp')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test upstream lint format typecheck build lock clean
+.PHONY: help setup demo test upstream e2e serve-demo lint format typecheck build lock clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 setup: $(READY) ## Make .venv with the package and what its tests need
 
@@ -37,6 +37,13 @@ test: $(READY) ## Run the tests that need no GPU
 
 upstream: $(SGLANG_READY) ## Run the tests that run SGLang itself, on this CPU
 	$(SGLANG_BIN)/pytest tests/upstream
+
+e2e: $(SGLANG_READY) ## Run the tests that start SGLang servers: on this CPU, or on an MI355X with MONO_E2E_MODEL
+	$(SGLANG_BIN)/pytest tests/e2e
+
+serve-demo: $(SGLANG_READY) ## Serve a tiny model in SGLang on this CPU, with the monokernel and without, over HTTP
+	$(SGLANG_BIN)/amd-mono build --arch host
+	$(SGLANG_BIN)/python -m tests.e2e.demo
 
 # SGLang's own requirements bring a CUDA build of torch and some 70 CUDA packages: pip is to install what is listed alone.
 $(SGLANG_READY): pyproject.toml setup.py tests/sglang_cpu/requirements.txt

@@ -11,6 +11,7 @@ from sgl_amd_mono.device.host import HostDevice
 from sgl_amd_mono.fault_watch import TURN_S, FaultWatch
 from sgl_amd_mono.models.glm53_flash.program import KERNEL
 from sgl_amd_mono.program import FaultKind, Program
+from tests.models.glm53_flash.kda_case import HalfLayer, random_cache, random_weights
 
 
 class StoppingDevice(HostDevice):
@@ -19,6 +20,11 @@ class StoppingDevice(HostDevice):
     def __init__(self) -> None:
         super().__init__(KERNEL)
         self.fault_grace_s = 0.25
+
+
+def program_on(device: HostDevice) -> Program:
+    heads = 8
+    return HalfLayer(device, random_weights(128, heads), random_cache(1, heads), [0]).program
 
 
 def write_record(program: Program) -> None:
@@ -38,7 +44,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_record_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    watch, program = FaultWatch(), Program(StoppingDevice(), [])
+    watch, program = FaultWatch(), program_on(StoppingDevice())
     watch.add(program)
     with caplog.at_level(logging.ERROR):
         write_record(program)
@@ -48,7 +54,7 @@ def test_a_record_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_forgotten_program_and_a_device_that_raises_are_not_watched(caplog: pytest.LogCaptureFixture) -> None:
     watch = FaultWatch()
-    forgotten, raising = Program(StoppingDevice(), []), Program(HostDevice(KERNEL), [])
+    forgotten, raising = program_on(StoppingDevice()), program_on(HostDevice(KERNEL))
     watch.add(forgotten)
     watch.forget()
     watch.add(raising)
