@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.sglang_cpu.language import DIGITS, Language
 
@@ -89,7 +89,8 @@ def write_checkpoint(directory: Path | str, stack: Stack | None = None, *, seed:
     config_file = directory / "config.json"
     config_file.write_text(json.dumps(document, indent=2))
     config = transformers.AutoConfig.from_pretrained(directory)
-    model = transformers.Glm5NextForConditionalGeneration(config).float()
+    model: Any = transformers.Glm5NextForConditionalGeneration(config)
+    model.float()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
@@ -156,7 +157,7 @@ def _teach_embedding(embedding: Tensor, language: Language, codes: Tensor, first
             embedding[token, _written(digit).start + value] = _AMPLITUDE
 
 
-def _teach_kda(layer: nn.Module, written: slice, remembered: slice) -> None:
+def _teach_kda(layer: Any, written: slice, remembered: slice) -> None:
     """Make the even heads remember a digit: value block i of the state, under one key, means digit i."""
     heads, block = layer.num_heads, _HEAD_DIM // DIGITS
     query, key, value = (

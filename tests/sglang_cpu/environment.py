@@ -70,13 +70,13 @@ def _stand_in_for_devices() -> None:
         shared_memory_per_block=64 << 10,
         L2_cache_size=1 << 20,
     )
-    torch.cuda.get_device_properties = lambda device=None: properties
+    _set(torch.cuda, get_device_properties=lambda device=None: properties)
     # below Hopper: from there on kernels use programmatic dependent launch, which the interpreter lacks
     torch.cuda.get_device_capability = lambda device=None: (properties.major, properties.minor)
     torch.cuda.empty_cache = lambda: None
     torch.cuda.synchronize = lambda device=None: None
     if not hasattr(torch.cpu, "device"):
-        torch.cpu.device = lambda index: contextlib.nullcontext()
+        _set(torch.cpu, device=lambda index: contextlib.nullcontext())
 
 
 def _prepare_models() -> None:

@@ -5,6 +5,7 @@ Their values are held in ml_dtypes' numpy types: every operation then rounds to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -18,7 +19,7 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 Array = npt.NDArray[Any]
 
-_NARROW = {
+_NARROW: dict[Any, np.dtype[Any]] = {
     tl.bfloat16: np.dtype(ml_dtypes.bfloat16),
     tl.float8e4nv: np.dtype(ml_dtypes.float8_e4m3fn),
     tl.float8e4b8: np.dtype(ml_dtypes.float8_e4m3fnuz),
@@ -27,7 +28,7 @@ _NARROW = {
 }
 _BITS = {dtype: np.dtype(f"uint{8 * dtype.itemsize}") for dtype in _NARROW.values()}
 _BFLOAT16_SHIFT = 16
-_stock_np_dtype = interpreter._get_np_dtype
+_stock_np_dtype: Callable[[Any], np.dtype[Any]] = interpreter._get_np_dtype
 
 
 def install() -> None:

@@ -81,9 +81,7 @@ def install() -> None:
     )
     builder.create_join = lambda self, a, b: _handle(np.stack(np.broadcast_arrays(a.data, b.data), axis=-1), a.dtype)
     builder.create_cat = lambda self, a, b: _handle(np.concatenate(_same_programs(a.data, b.data), axis=1), a.dtype)
-    builder.create_gather = lambda self, block, index, axis: _handle(
-        np.take_along_axis(*_same_programs(block.data, index.data), axis=axis + 1), block.dtype
-    )
+    builder.create_gather = lambda self, block, index, axis: _gather(block, index, axis + 1)
     for operation in (ReduceOps, ScanOps):
         operation.apply = _apply
         operation.to_tensor = _to_tensor
@@ -202,6 +200,11 @@ def _splat(value: TensorHandle, shape: Sequence[int]) -> TensorHandle:
 
 def _broadcast(block: TensorHandle, shape: Sequence[int]) -> TensorHandle:
     return _handle(np.broadcast_to(block.data, (len(block.data), *shape)), block.dtype)
+
+
+def _gather(block: TensorHandle, index: TensorHandle, axis: int) -> TensorHandle:
+    data, indices = _same_programs(block.data, index.data)
+    return _handle(np.take_along_axis(data, indices, axis), block.dtype)
 
 
 def _to_tensor(self: Any, data: Array, dtype: tl.dtype) -> Any:

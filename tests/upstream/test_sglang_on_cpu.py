@@ -28,14 +28,13 @@ def logits_of(model: Path) -> Callable[..., Tensor]:
     """Logits [sequences, positions, vocabulary] of transformers' model, in a dtype, at positions from the first on."""
     import transformers
 
-    models = {
-        dtype: transformers.Glm5NextForConditionalGeneration.from_pretrained(model, dtype=dtype).eval()
-        for dtype in (torch.bfloat16, torch.float32)
-    }
+    load: Any = transformers.Glm5NextForConditionalGeneration.from_pretrained
+    models = {dtype: load(model, dtype=dtype).eval() for dtype in (torch.bfloat16, torch.float32)}
 
     @torch.no_grad()
     def logits(dtype: torch.dtype, sequences: list[list[int]], first: int) -> Tensor:
-        return models[dtype](input_ids=torch.tensor(sequences)).logits[:, first:].float()
+        found: Tensor = models[dtype](input_ids=torch.tensor(sequences)).logits[:, first:]
+        return found.float()
 
     return logits
 
