@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 # keeping states for reuse asks for a GPU that is not there
 PLAIN = ("--disable-radix-cache", "--attention-backend", "triton")
 REFUSED = (*PLAIN, "--kv-canary", "log", "--enable-lora", "--lora-paths", "a=b", "--max-loras-per-batch", "1")
+# and SGLang's own check of that comes before the flag's
+STOPPED = ("--attention-backend", "triton", "--enable-lora", "--lora-paths", "a=b")
 
 # runs the command for each list of arguments, and SGLang's own resolution of the same; one process, for its import
 PROGRAM = """
@@ -84,7 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def on_gpu(folder: Path) -> list[Any]:
     """What is said where SGLang finds a gfx950."""
     build(KERNEL, "gfx950")
-    return doctor(folder, True, ((), PLAIN), (("--tp-size", "4"), REFUSED), ((), ("--no-such-option",)))
+    return doctor(folder, True, ((), PLAIN), (("--tp-size", "4"), REFUSED), ((), ("--no-such-option",)), ((), STOPPED))
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +129,11 @@ def test_without_a_gpu_it_is_one_reason_of_all(on_gpu: list[Any], off_gpu: list[
             "reasons"
         ]
         assert "no GPU is visible" in report["reasons"]
+
+
+def test_an_error_of_sglangs_own_hides_no_other_reason(on_gpu: list[Any]) -> None:
+    status, _, report, refusal = on_gpu[3]
+    assert status == 1
+    own, *others = report["reasons"]
+    assert own.startswith(f"SGLang refuses the arguments: AssertionError: {refusal.rstrip('.')};")
+    assert any("LoRA is in use" in reason for reason in others)

@@ -17,11 +17,11 @@ from sgl_amd_mono.commands import contract as contract_command
 from sgl_amd_mono.doctor import installation, machine, report
 from sgl_amd_mono.doctor.installation import PLUGIN, Plugin
 from sgl_amd_mono.errors import CheckpointError, MonoError
-from sgl_amd_mono.models.glm53_flash.make_checkpoint import make_checkpoint
 from sgl_amd_mono.models.glm53_flash.program import KERNEL
 from tests.check.small_tree import FILES, PLUGIN_FILE
 from tests.check.test_startup import CONTRACT
 from tests.check.trees import replace_once, write_tree
+from tests.sglang_cpu.checkpoint import DENSE, FULL, LINEAR, SPARSE, Stack, config_document
 
 GFX950 = machine.Gpu("MI355X", "gfx950", 256)
 
@@ -158,12 +158,12 @@ def test_sglang_without_contract(sound: Path) -> None:
 
 
 def test_checkpoint_layers(tmp_path: Path) -> None:
-    folder = tmp_path / "checkpoint"
-    make_checkpoint(folder)
-    layers = json.loads(run(str(folder), "--json").stdout)["checkpoint"]["layers"]
-    kinds = {attention for attention, _ in layers}
-    assert kinds == {"KDA, fused", "sparse MLA, the model's module"}
-    assert "What would serve each layer in a routed step" in run(str(folder)).stdout
+    stack = Stack(attention=(LINEAR, FULL, LINEAR), feed_forward=(DENSE, SPARSE, SPARSE))
+    (tmp_path / "config.json").write_text(json.dumps(config_document(stack)))
+    mla, dense, moe = "sparse MLA, the model's module", "dense, the model's module", "MoE, the model's module"
+    layers = json.loads(run(str(tmp_path), "--json").stdout)["checkpoint"]["layers"]
+    assert layers == [["KDA, fused", dense], [mla, moe], ["KDA, fused", moe]]
+    assert "What would serve each layer in a routed step" in run(str(tmp_path)).stdout
 
 
 def test_model_without_spec(tmp_path: Path) -> None:
