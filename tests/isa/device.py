@@ -33,6 +33,7 @@ class IsaDevice:
     def __init__(self, artifact: Artifact, entry: str, *, workgroups: int, seed: int = 0) -> None:
         self.torch_device = torch.device("cpu")
         self.layout = read_layout(artifact.binary)
+        self.fault_grace_s = 0.0
         self.workgroups = workgroups
         self.seed = seed
         self.module = load(artifact.binary.read_bytes())
@@ -47,10 +48,6 @@ class IsaDevice:
         """Make the tensors of a program device memory."""
         for name, tensor in _tensors_of(program, "program"):
             self._tensors.setdefault(tensor.untyped_storage().data_ptr(), (name, tensor))
-
-    @property
-    def fault_grace_s(self) -> float:
-        return 0.0
 
     def is_capturing(self) -> bool:
         return False

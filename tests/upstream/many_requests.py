@@ -16,10 +16,11 @@ from tests.sglang_cpu.language import Language
 from tests.sglang_cpu.runner import Runner
 
 REQUESTS = 300
-CHUNK = 64
+# a page of the KV pool; a prompt's budget counts whole pages
+CHUNK = 256
 _LONG_PROMPT = (CHUNK + 10, 2 * CHUNK + 20)
 _SHORT_PROMPT = (3, 12)
-_LONG_SHARE = 0.05
+_LONG_SHARE = 0.02
 _ABORT_SHARE = 0.07
 _NEW_TOKENS = (2, 5)
 _MOST_NEW_REQUESTS = 4

@@ -135,7 +135,9 @@ class OnCpuMemory:
     def __init__(self, device: Device) -> None:
         self.torch_device = torch.device("cpu")
         self.layout = device.layout
+        self.fault_grace_s = device.fault_grace_s
         self.workgroups = device.workgroups
+        self.is_capturing = device.is_capturing
         self.host_visible = device.host_visible
         self.launch = device.launch
 
