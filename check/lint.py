@@ -75,7 +75,7 @@ def readers(rows: Sequence[Row], sources: Mapping[str, str]) -> dict[str, str]:
 def sources_of(rows: Iterable[Row], packages: Mapping[str, Path]) -> dict[str, str]:
     """The text of the readers that exist; `packages` maps the first part of a reader's name to its folder."""
     texts = {}
-    for file in {row.reader.partition(":")[0] for row in rows}:
+    for file in {row.reader.partition(":")[0] for row in rows if row.reader}:
         top, _, rest = file.partition("/")
         path = packages[top] / rest
         if path.is_file():

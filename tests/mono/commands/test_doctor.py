@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from sgl_amd_mono.check.tree import open_tree
 from sgl_amd_mono.cli import app
 from sgl_amd_mono.commands import contract as contract_command
-from sgl_amd_mono.doctor import installation, machine, report
+from sgl_amd_mono.doctor import installation, machine
 from sgl_amd_mono.doctor.installation import PLUGIN, Plugin
 from sgl_amd_mono.errors import CheckpointError, MonoError
 from sgl_amd_mono.models.glm53_flash.program import KERNEL
