@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from sgl_amd_mono.check.tree import open_tree
 from sgl_amd_mono.cli import app
 from sgl_amd_mono.commands import contract as contract_command
-from sgl_amd_mono.doctor import installation, machine, report
+from sgl_amd_mono.doctor import installation, machine
 from sgl_amd_mono.doctor.installation import PLUGIN, Plugin
 from sgl_amd_mono.errors import CheckpointError, MonoError
 from sgl_amd_mono.models.glm53_flash.program import KERNEL
@@ -46,7 +46,7 @@ def sound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(machine, "find_gpu", lambda: GFX950)
     monkeypatch.setattr(machine, "_hip_python", lambda: "7.0")
     monkeypatch.setattr(machine, "find", lambda kernel, arch: SimpleNamespace(binary=Path(f"{kernel}.{arch}.co")))
-    monkeypatch.setattr(report.installation, "find_plugin", lambda: Plugin(entry_point="here", only=None))
+    monkeypatch.setattr(installation, "find_plugin", lambda: Plugin(entry_point="here", only=None))
     return tree
 
 
@@ -128,7 +128,7 @@ def test_without_a_compiler_it_is_one_reason(monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_plugin_that_is_not_loaded(sound: Path, monkeypatch: pytest.MonkeyPatch, plugin: Plugin, said: str) -> None:
-    monkeypatch.setattr(report.installation, "find_plugin", lambda: plugin)
+    monkeypatch.setattr(installation, "find_plugin", lambda: plugin)
     (reason,) = reasons()
     assert said in reason
 
