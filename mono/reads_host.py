@@ -370,11 +370,8 @@ _DOCTOR = fill(
     ),
     *on(
         "sglang.srt.server_args",
-        function("prepare_server_args", call=Call(1), gives=("sglang.srt.server_args:ServerArgs",)),
-    ),
-    *on(
-        "sglang.srt.server_args:ServerArgs",
-        method("resolve_once", call=Call()),
+        # it gives a ServerArgs, a name that upstream binds again to a class made at import, which no tree shows
+        function("prepare_server_args", call=Call(1)),
     ),
     reader=UPSTREAM,
     needed_for="doctor",

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sglang.srt.layers.attention.hybrid_linear_attn_backend import HybridLinearAttnBackend
     from sglang.srt.mem_cache.memory_pool import MambaPool
     from sglang.srt.model_executor.forward_batch_info import ForwardBatch
-    from sglang.srt.server_args import ServerArgs
 
 # classes whose pools the kernels were checked with; subclasses keep their states elsewhere or number them otherwise
 _HYBRID_BACKENDS = frozenset({"HybridLinearAttnBackend"})
@@ -110,7 +109,7 @@ def disable_reasons(arguments: Sequence[str], served_isa: str) -> tuple[str, ...
     load_plugins()
     isa = device_isa()
     args = _parsed_arguments(["--log-level", "error", *arguments, FLAG, *_device_arguments(arguments, isa)])
-    stopped = _resolution_error(args, FLAG)
+    stopped = _resolution_error(args.resolve_once, FLAG)
     cfg, model_config = resolving_view(args), model_config_of(args)
     spec, reasons = monokernel_disable_reasons(cfg=cfg, model_config=model_config, isa=isa)
     if spec is None and isa != served_isa:
@@ -123,10 +122,10 @@ def disable_reasons(arguments: Sequence[str], served_isa: str) -> tuple[str, ...
     return tuple(reasons)
 
 
-def _resolution_error(args: ServerArgs, flag: str) -> str:
+def _resolution_error(resolve: Callable[[], None], flag: str) -> str:
     """What stops a server with these arguments, other than SGLang's own refusal of the flag."""
     try:
-        args.resolve_once()
+        resolve()
     except ImportError:
         raise
     # a check of SGLang's may be a ValueError, an assertion or anything else
@@ -141,7 +140,7 @@ def _device_arguments(arguments: Sequence[str], isa: str | None) -> list[str]:
     return ["--device", "cuda"] if isa is None and not chosen else []
 
 
-def _parsed_arguments(arguments: Sequence[str]) -> ServerArgs:
+def _parsed_arguments(arguments: Sequence[str]) -> Any:
     from sglang.srt.server_args import prepare_server_args
 
     said = io.StringIO()
