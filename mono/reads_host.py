@@ -373,6 +373,11 @@ _DOCTOR = fill(
         # it gives a ServerArgs, a name that upstream binds again to a class made at import, which no tree shows
         function("prepare_server_args", call=Call(1)),
     ),
+    *on(
+        "sglang.launch_server",
+        # so the method that resolves it is judged by the launcher's own call
+        calls("run_server", steps=("server_args.resolve_once",)),
+    ),
     reader=UPSTREAM,
     needed_for="doctor",
     since="0.5.23",
