@@ -102,7 +102,7 @@ class KernelLint:
                 yield SCOPED_MAINTENANCE, node, None
             if insn.mnemonic == "buffer_wbl2":
                 yield from self._write_back(node)
-            if insn.mnemonic == "s_sleep":
+            if insn.mnemonic == "s_sleep" and node in self.returning:
                 yield from self._wait_loop(node)
             if node in self.returning and is_acquire(insn):
                 yield from self._acquire(node)
