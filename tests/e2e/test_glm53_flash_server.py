@@ -27,7 +27,7 @@ TOKENS = 26
 PROMPTS = 8
 WIDTHS = (1, 2, 4, 8)
 HIDDEN_STATES = "--enable-return-hidden-states"
-WATCHDOG_S = 24
+WATCHDOG_S = 60
 REGIONS = {"conv_state", "state", "partial", "latent", "index_key", "index_tail", "hidden", "logits"}
 
 
