@@ -12,7 +12,7 @@ def test_named_tests_exist() -> None:
     text = (ROOT / "docs" / "verification.md").read_text()
     named = set(re.findall(r"\btest_\w+", text))
     files = list((ROOT / "tests").rglob("test_*.py"))
-    functions = {name for file in files for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)}
+    functions = {name for file in files for name in re.findall(r"^ *def (test_\w+)", file.read_text(), re.MULTILINE)}
     assert named
     assert named - functions - {file.stem for file in files} == set()
     paths = re.findall(r"tests/[\w/]+\.py", text)
