@@ -171,8 +171,11 @@ class TestMonokernelFault:
         served = checkpoints[tp_size]
         stalled = tp_size - 1
         arguments = [FLAG, "--watchdog-timeout", str(WATCHDOG_S)]
-        variables = {"MONO_FAULT_INJECT": f"stall@0+1/{stalled}"}
+        # SGLang would wait a minute for dumps of CUDA, after every rank has ended
+        variables = {"MONO_FAULT_INJECT": f"stall@0+1/{stalled}", "SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS": "0"}
         with Server(served.folder, tmp_path / "log", arguments, tp_size=tp_size, environment=variables) as server:
+            # the first routed step is sound, and the first prompt is slower than any other
+            server.tokens(served.prompts(2), 2)
             family = server.family()
             began = time.monotonic()
             with pytest.raises(Exception, match=r"onnection"):
