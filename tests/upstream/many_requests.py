@@ -23,7 +23,7 @@ _SHORT_PROMPT = (3, 12)
 _LONG_SHARE = 0.02
 _ABORT_SHARE = 0.07
 _NEW_TOKENS = (2, 5)
-_MOST_NEW_REQUESTS = 4
+_MOST_RUNNING = 8
 _SEED = 11
 
 
@@ -54,23 +54,23 @@ def serve(runner: Runner, requests: list[Request]) -> list[int]:
     draw = random.Random(_SEED)
     waiting = list(reversed(requests))
     sizes: list[int] = []
-    running: dict[str, int] = {}
+    running: set[str] = set()
     aborts = {request.name for request in requests if request.aborted}
+    target = 1
     while True:
-        for _ in range(draw.randint(0, _MOST_NEW_REQUESTS) if running else 1):
-            if waiting:
-                request = waiting.pop()
-                runner.submit(request.name, request.prompt, request.new_tokens)
+        # a step prefills one page, so one prompt; after a decode step the batch is filled up to another size
+        if waiting and len(running) < target:
+            request = waiting.pop()
+            runner.submit(request.name, request.prompt, request.new_tokens)
+            running.add(request.name)
         step = runner.step()
-        if step is None:
-            if not waiting:
-                return sizes
-            running = {}
-            continue
-        running = {name: running.get(name, 0) + 1 for name in step.requests}
-        if step.decode:
+        running = {name for name in running if not runner.finished(name)}
+        if step is None and not waiting:
+            return sizes
+        if step is not None and step.decode:
+            target = draw.randint(1, _MOST_RUNNING)
             sizes.append(len(step.requests))
-            for name in aborts & running.keys():
+            for name in aborts & running:
                 runner.abort(name)
                 aborts.remove(name)
 
